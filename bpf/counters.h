@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Every way a sample can be incomplete, as data: DP_COUNTER(id, name, sentence).
+ * Used by the BPF programs (index), by user space (name) and by reports (sentence).
+ * Append only: the index is the identity inside one build, the name across recordings. */
+#ifndef DYNPROF_BPF_COUNTERS_H
+#define DYNPROF_BPF_COUNTERS_H
+
+#define DP_COUNTERS(DP_COUNTER)                                                                    \
+  DP_COUNTER(SAMPLES, "samples", "samples taken in followed processes")                            \
+  DP_COUNTER(RING_FULL, "ring_full", "samples lost because the ring buffer was full")              \
+  DP_COUNTER(EVENT_RING_FULL, "event_ring_full", "process events lost, ring buffer full")          \
+  DP_COUNTER(NO_SCRATCH, "no_scratch", "samples lost because per-CPU scratch was missing")         \
+  DP_COUNTER(NOT_PYTHON, "not_python", "samples in processes where no Python was found")           \
+  DP_COUNTER(NO_THREAD_STATE, "no_thread_state", "samples of threads without a Python state")      \
+  DP_COUNTER(THREAD_STATE_FAULT, "thread_state_fault", "thread state not readable")                \
+  DP_COUNTER(THREAD_STATE_STALE, "thread_state_stale", "thread state belonged to another thread")  \
+  DP_COUNTER(NO_FRAME, "no_frame", "samples of Python threads with no frame")                      \
+  DP_COUNTER(FRAME_FAULT, "frame_fault", "stacks cut where a frame was not readable")              \
+  DP_COUNTER(CODE_FAULT, "code_fault", "frames whose code object was not readable")                \
+  DP_COUNTER(TRUNCATED, "truncated", "stacks deeper than the frame limit, root side cut")          \
+  DP_COUNTER(TAIL_CALL_FAILED, "tail_call_failed", "stacks cut because a tail call failed")        \
+  DP_COUNTER(MARKERS_FULL, "markers_full", "marker frames beyond the limit of one sample")         \
+  DP_COUNTER(MARKER_FAULT, "marker_fault", "marker locals not readable")                           \
+  DP_COUNTER(MARKER_BAD_TYPE, "marker_bad_type", "marker locals of an unexpected type")            \
+  DP_COUNTER(PROCESS_TABLE_FULL, "process_table_full", "child processes not followed, table full") \
+  DP_COUNTER(SUBINTERPRETER, "subinterpreter", "samples of threads in a sub-interpreter")          \
+  DP_COUNTER(CALL_BEGINNING, "call_beginning",                                                     \
+             "stacks taken from the caller of a call just beginning")                              \
+  /* counted by user space */                                                                      \
+  DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
+  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")
+
+enum dp_counter {
+#define DP_COUNTER_ID(id, name, sentence) DP_COUNT_##id,
+  DP_COUNTERS(DP_COUNTER_ID)
+#undef DP_COUNTER_ID
+      DP_COUNTER_COUNT
+};
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The wire contract between the BPF programs and user space: what user space tells the kernel side
+ * about a process (maps), and what comes back through the ring buffer (events). Plain C, fixed
+ * widths, explicit padding; sizes are asserted in both languages. Kinds are append-only. */
+#ifndef DYNPROF_BPF_EVENTS_H
+#define DYNPROF_BPF_EVENTS_H
+
+#include <linux/types.h>
+#ifdef __cplusplus
+#define DP_ASSERT_SIZE(type, bytes) static_assert(sizeof(struct type) == (bytes), #type)
+#else
+#define DP_ASSERT_SIZE(type, bytes) _Static_assert(sizeof(struct type) == (bytes), #type)
+#endif
+
+#include "bpf/counters.h"
+#include "bpf/limits.h"
+
+/* ---- what user space tells the kernel side ------------------------------------------------- */
+
+/* "This interpreter has no such field." */
+#define DP_NO_OFFSET 0xffff
+
+/* Where one CPython version keeps what the walker needs; bytes, measured by offsetof on 3.10-3.13
+ * and read from _Py_DebugOffsets later. Frame fields are relative to frame_base, code fields to
+ * code_base: each object is fetched with a single read. */
+struct dp_python_layout {
+  __u16 tstate_thread_id;
+  __u16 tstate_interp;
+  __u16 tstate_frame;    /* the top frame (3.10, 3.13+) or the cframe (3.11, 3.12) */
+  __u16 cframe_frame;    /* DP_NO_OFFSET where the thread state points at the frame itself */
+  __u16 cframe_previous; /* the cframe of the eval-loop call below; with cframe_frame only */
+  __u16 frame_base;
+  __u16 frame_code;
+  __u16 frame_previous;
+  __u16 frame_instr;      /* instruction pointer, or int index (instr_is_index) */
+  __u16 frame_owner;      /* DP_NO_OFFSET on 3.10 */
+  __u16 frame_is_entry;   /* 3.11 only */
+  __u16 frame_localsplus; /* from the frame itself, not from frame_base */
+  __u16 code_base;
+  __u16 code_firstlineno;
+  __u16 code_filename;
+  __u16 code_name;
+  __u16 code_qualname; /* DP_NO_OFFSET on 3.10 */
+  __u16 code_linetable;
+  __u16 code_instructions; /* first instruction, from the code object itself; unused on 3.10 */
+  __u8 instr_is_index;     /* 3.10: f_lasti counts code units */
+  __u8 shim_owner;         /* frames of this owner are C-stack shims (3.12+), 0xff: none */
+  __u8 code_tag_mask;      /* low bits of a tagged code pointer to clear (3.14+) */
+  __u8 long_tag_shift; /* 3.12+: digits = lv_tag >> 3; 0: ob_size is the count, its sign the sign */
+  __u8 pad[6];
+};
+DP_ASSERT_SIZE(dp_python_layout, 48);
+
+/* A pointer chase: p = read(p + offset[i]) & ~7 for each step but the last, which yields the object.
+ * It reaches an attribute in any of CPython's layouts: a slot or tuple item (1 step), a values array
+ * or a split instance dict (2 or 3). */
+struct dp_path {
+  __s16 offset[DP_MAX_PATH_STEPS];
+  __u8 steps; /* 0: unknown */
+  __u8 pad;
+};
+DP_ASSERT_SIZE(dp_path, 8);
+
+/* How torch keeps a CompileId and a CompileContext in this process (torch 2.6: NamedTuple,
+ * 2.9: instance dict, 2.13: slots). Types are verified at each read. */
+struct dp_torch_layout {
+  __u64 compile_id_type;
+  __u64 compile_context_type;
+  struct dp_path id_autograd; /* CompileId -> compiled_autograd_id (int or None) */
+  struct dp_path id_frame;
+  struct dp_path id_compile;
+  struct dp_path context_id; /* CompileContext -> compile_id */
+  struct dp_path context_attempt;
+  /* The same two by a materialised __dict__, tried when the first gives nothing. */
+  struct dp_path context_id_dict;
+  struct dp_path context_attempt_dict;
+  __u64 pad;
+};
+DP_ASSERT_SIZE(dp_torch_layout, 80);
+
+#define DP_PROCESS_PYTHON 1u       /* layout and tstate_offset are valid */
+#define DP_PROCESS_TORCH 2u        /* torch is valid */
+#define DP_PROCESS_FOLLOW_FORKS 4u /* children are added at fork */
+
+/* Map `processes`: tgid (as seen from the initial pid namespace) -> this. */
+struct dp_process {
+  __u32 flags;
+  __s32 tstate_offset; /* *(fs base + this) is the PyThreadState */
+  __u64 main_interpreter;
+  __u64 long_type; /* &PyLong_Type, 0: not checked */
+  __u64 cell_type; /* &PyCell_Type */
+  __u64 none;      /* &_Py_NoneStruct, 0: not known */
+  struct dp_python_layout python;
+  struct dp_torch_layout torch;
+};
+DP_ASSERT_SIZE(dp_process, 168);
+
+enum dp_marker_kind {
+  DP_MARKER_NONE = 0,
+  DP_MARKER_COMPILE = 1,  /* local is a CompileId: a forward compile */
+  DP_MARKER_ATTEMPT = 2,  /* local is an int */
+  DP_MARKER_BACKWARD = 3, /* local is a CompileContext or None: a lazy backward compile */
+};
+
+/* Map `known_codes`: (tgid, code address) -> this. Code objects user space has read; kind says which
+ * of them are torch's markers. */
+struct dp_marker_key {
+  __u64 code;
+  __u32 pid;
+  __u32 pad;
+};
+struct dp_marker_code {
+  __u32 identity;  /* dp_code_identity of the code object this was resolved from */
+  __u16 slot;      /* index into localsplus */
+  __u16 code_slot; /* COMPILE: the local with the user's code object, DP_NO_OFFSET: none */
+  __u8 kind;       /* enum dp_marker_kind */
+  __u8 pad[3];
+};
+DP_ASSERT_SIZE(dp_marker_key, 16);
+DP_ASSERT_SIZE(dp_marker_code, 12);
+
+/* ---- what comes back ------------------------------------------------------------------------ */
+
+enum dp_event_kind {
+  DP_EVENT_SAMPLE = 1,
+  DP_EVENT_FORK = 2, /* struct dp_process_event; a new process (not a thread) */
+  DP_EVENT_EXEC = 3,
+  DP_EVENT_EXIT = 4, /* the last thread of a process is gone */
+};
+
+struct dp_event_header {
+  __u32 size; /* bytes, this header included */
+  __u16 kind;
+  __u16 cpu;
+  __u64 time_ns; /* CLOCK_MONOTONIC */
+  __u32 pid;     /* tgid */
+  __u32 tid;
+};
+DP_ASSERT_SIZE(dp_event_header, 24);
+
+/* First frame of its eval-loop call (3.11: is_entry, 3.12+: a shim below). */
+#define DP_FRAME_ENTRY 0x80000000u
+#define DP_FRAME_CODE_FAULT 0x40000000u /* identity is not valid */
+#define DP_FRAME_UNIT_MASK 0x00ffffffu
+#define DP_FRAME_UNIT_NONE 0x00ffffffu /* not started: the line is the first line */
+
+struct dp_frame {
+  __u64 code;     /* address of the PyCodeObject */
+  __u32 identity; /* dp_code_identity: torch frees code and reuses its address */
+  __u32 unit;     /* instruction in 2-byte code units, | DP_FRAME_* */
+};
+DP_ASSERT_SIZE(dp_frame, 16);
+
+enum dp_marker_status {
+  DP_MARKER_OK = 0,
+  DP_MARKER_UNSET = 1, /* local not assigned yet, or None */
+  DP_MARKER_FAULT_READ = 2,
+  DP_MARKER_WRONG_TYPE = 3,
+};
+
+#define DP_NO_VALUE (-1)
+
+struct dp_marker {
+  __u64 instance;    /* the frame's address: two calls of one marker on a stack differ in it */
+  __u16 frame_index; /* into frames[], 0 = leaf */
+  __u8 kind;
+  __u8 status;
+  __s32 autograd_id; /* DP_NO_VALUE where absent */
+  __s32 frame_id;
+  __s32 compile_id;
+  __s32 attempt;
+  __u32 user_code_identity;
+  __u64 user_code; /* COMPILE: address of the code object being compiled, 0: not known */
+};
+DP_ASSERT_SIZE(dp_marker, 40);
+
+#define DP_SAMPLE_TRUNCATED 1u   /* deeper than DP_MAX_PYTHON_FRAMES, or a tail call failed */
+#define DP_SAMPLE_FRAME_FAULT 2u /* the root side is missing */
+#define DP_SAMPLE_SUBINTERPRETER 4u
+#define DP_SAMPLE_KERNEL 8u    /* interrupted in the kernel: ip is a kernel address */
+#define DP_SAMPLE_NEW_CODE 16u /* holds a code object that user space has not read */
+#define DP_SAMPLE_MARKERS_CUT 32u
+
+/* Followed by frame_count frames (leaf first), then marker_count markers (leaf first). */
+struct dp_sample {
+  struct dp_event_header header;
+  __u64 ip; /* where the CPU was */
+  __u16 frame_count;
+  __u16 marker_count;
+  __u16 flags;
+  __u16 reason; /* enum dp_counter: why there is no Python stack; DP_COUNT_SAMPLES: there is */
+};
+DP_ASSERT_SIZE(dp_sample, 40);
+
+struct dp_process_event {
+  struct dp_event_header header;
+  __u32 parent_pid; /* FORK: who forked */
+  __u32 pad;
+  char comm[16];
+};
+DP_ASSERT_SIZE(dp_process_event, 48);
+
+/* 32 bits that change when the code object at an address is another one: its first line and the
+ * addresses of its name, file and line-table objects. Computed by BPF at each sample and by user
+ * space from what it read; they must agree before a name is believed. */
+static inline __u32 dp_code_identity(__u32 first_line, __u64 filename, __u64 name, __u64 qualname,
+                                     __u64 linetable) {
+  const __u64 k = 0x9e3779b97f4a7c15ULL;
+  __u64 h = first_line;
+  h = (h ^ filename) * k;
+  h = (h ^ (h >> 29) ^ name) * k;
+  h = (h ^ (h >> 29) ^ qualname) * k;
+  h = (h ^ (h >> 29) ^ linetable) * k;
+  return (__u32)(h >> 32);
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The few kernel types the programs read, relocated by CO-RE against the running kernel's BTF. Only
+ * the members named here are touched; their offsets below mean nothing. */
+#ifndef DYNPROF_BPF_KERNEL_TYPES_H
+#define DYNPROF_BPF_KERNEL_TYPES_H
+
+#include <linux/types.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct thread_struct {
+  unsigned long fsbase; /* x86-64: the thread pointer, pthread_self() in glibc */
+};
+
+typedef struct {
+  int counter;
+} atomic_t;
+
+struct signal_struct {
+  atomic_t live; /* threads of the process that have not begun to exit */
+};
+
+struct task_struct {
+  int pid;
+  int tgid;
+  char comm[16];
+  struct signal_struct* signal;
+  struct thread_struct thread;
+};
+
+#pragma clang attribute pop
+
+#endif

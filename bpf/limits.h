@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Bounds shared by the BPF programs and user space, and the asserts that relate them. */
+#ifndef DYNPROF_BPF_LIMITS_H
+#define DYNPROF_BPF_LIMITS_H
+
+/* Frames walked by one BPF program before it tail-calls itself again, shims included: from CPython 3.12
+ * on each call from C into Python puts one on the stack. */
+#define DP_FRAMES_PER_PROGRAM 64
+/* The kernel allows 33 tail calls in a chain; the last is for the marker program. */
+#define DP_WALK_PROGRAMS 32
+#define DP_MAX_PYTHON_FRAMES 1024
+/* Marker frames whose locals are read per sample (nested compiles and inlined calls included). */
+#define DP_MAX_MARKERS 16
+/* Pointer steps from a marker's local to a compile id's integer. */
+#define DP_MAX_PATH_STEPS 3
+/* Processes followed at once; beyond this new children are counted as not followed. */
+#define DP_MAX_PROCESSES 8192
+/* Code objects user space has read, over all processes; beyond it they are announced more often. */
+#define DP_MAX_KNOWN_CODES 65536
+/* Slots of the per-CPU direct-mapped cache of code objects already announced (a power of two). */
+#define DP_CODE_CACHE_SLOTS 2048
+#define DP_MAX_CPUS 1024
+
+/* One read per interpreter frame and one per code object; see struct dp_python_layout. */
+#define DP_PAGE_BYTES 4096
+#define DP_FRAME_READ_BYTES 80
+#define DP_CODE_READ_BYTES 88
+
+#ifdef __cplusplus
+static_assert(DP_FRAMES_PER_PROGRAM * DP_WALK_PROGRAMS >= 2 * DP_MAX_PYTHON_FRAMES);
+static_assert((DP_CODE_CACHE_SLOTS & (DP_CODE_CACHE_SLOTS - 1)) == 0);
+#else
+_Static_assert(DP_FRAMES_PER_PROGRAM* DP_WALK_PROGRAMS >= 2 * DP_MAX_PYTHON_FRAMES,
+               "walk too short");
+_Static_assert((DP_CODE_CACHE_SLOTS & (DP_CODE_CACHE_SLOTS - 1)) == 0, "not a power of two");
+#endif
+
+#endif

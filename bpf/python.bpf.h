@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Walks the interpreter frames of the current thread: fs base -> thread state -> top frame ->
+ * previous frame ... -> root. Steps, not programs: the caller owns the loop over tail calls.
+ *
+ * Per frame two pieces of fixed size: of the frame (code object, previous, instruction) and of the
+ * code object, what identifies it. Offsets come from struct dp_python_layout. Everything read is
+ * the target's and may be torn or freed: a failed read ends the walk and is counted, a cycle ends
+ * at DP_MAX_PYTHON_FRAMES. */
+#ifndef DYNPROF_BPF_PYTHON_H
+#define DYNPROF_BPF_PYTHON_H
+
+#include "bpf/maps.bpf.h"
+
+/* Fetched bytes are indexed by offsets that user space supplies; the mask proves the bound to the
+ * verifier, the slack keeps an 8-byte load at the last masked offset inside. */
+#define DP_FIELD_MASK 0x7f
+#define DP_FETCH_BYTES (DP_FIELD_MASK + 1 + 8)
+
+struct marker_note {
+  __u64 frame;
+  struct dp_marker_code marker;
+  __u16 frame_index;
+  __u16 pad;
+};
+
+/* State of one sample while it is taken; per CPU. */
+struct walk {
+  struct dp_process process;
+  __u64 frame;  /* next frame to read, 0: done */
+  __u64 caller; /* where the topmost eval-loop call must lead to; see check_top_call */
+  __u32 check_caller;
+  __u32 pad;
+  __u32 marker_notes;
+  __u32 programs; /* tail calls made */
+  struct marker_note notes[DP_MAX_MARKERS];
+  __u8 frame_bytes[DP_FETCH_BYTES] __attribute__((aligned(8)));
+  __u8 code_bytes[DP_FETCH_BYTES];
+  __u64 page;      /* address of the page in page_bytes, 0: none */
+  __u64 last_page; /* of the frame before */
+  __u64 page_bytes[DP_PAGE_BYTES / 8];
+  /* The event as it goes out: header, frames, then markers (written behind the last frame). */
+  struct dp_sample sample;
+  struct dp_frame frames[DP_MAX_PYTHON_FRAMES];
+  struct dp_marker markers[DP_MAX_MARKERS];
+};
+
+/* Code objects this CPU has already put into a sample, so that known_codes is asked only once per
+ * code object and generation. Direct-mapped: a collision costs a look-up, never a wrong answer. */
+struct code_cache_entry {
+  __u64 code;
+  __u32 identity;
+  __u32 pid;
+  __u32 generation;
+  struct dp_marker_code marker; /* kind 0: not a marker */
+};
+struct code_cache {
+  struct code_cache_entry entries[DP_CODE_CACHE_SLOTS];
+};
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1); /* one per possible CPU, set before load */
+  __type(key, __u32);
+  __type(value, struct code_cache);
+} code_caches SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(map_flags, BPF_F_NO_PREALLOC);
+  __uint(max_entries, DP_MAX_KNOWN_CODES);
+  __type(key, struct dp_marker_key);
+  __type(value, struct dp_marker_code);
+} known_codes SEC(".maps");
+
+/* Raised by user space after it made a marker of a code object this side may have cached. */
+volatile __u32 marker_generation;
+
+static __always_inline bool read_user_u64(__u64 address, __u64* value) {
+  return bpf_probe_read_user(value, sizeof(*value), (const void*)address) == 0;
+}
+
+static __always_inline __u64 field_u64(const __u8* bytes, __u16 offset) {
+  return *(const __u64*)(bytes + (offset & DP_FIELD_MASK));
+}
+static __always_inline __u32 field_u32(const __u8* bytes, __u16 offset) {
+  return *(const __u32*)(bytes + (offset & DP_FIELD_MASK));
+}
+
+/* Fetches the part of a frame that the walk needs into frame_bytes. From 3.11 on the frames of a
+ * thread lie one after another in a few pages of its data stack, so the second frame met in a page
+ * brings the whole page: one read instead of some twenty. A page that holds a frame is mapped, and
+ * what is in it cannot change while its thread is interrupted. Frames of generators lie in the heap
+ * and are read one by one. */
+static __always_inline bool fetch_frame(struct walk* walk, __u64 address) {
+  __u64 page = address & ~(__u64)(DP_PAGE_BYTES - 1);
+  __u64 at = address - page;
+  if (at <= DP_PAGE_BYTES - DP_FRAME_READ_BYTES && (at & 7) == 0) {
+    if (page != walk->page && page == walk->last_page &&
+        bpf_probe_read_user(walk->page_bytes, DP_PAGE_BYTES, (const void*)page) == 0)
+      walk->page = page;
+    walk->last_page = page;
+    if (page == walk->page) {
+      __u64* to = (__u64*)walk->frame_bytes;
+      __u64 word = at / 8;
+      if (word > (DP_PAGE_BYTES - DP_FRAME_READ_BYTES) / 8) return false; /* for the verifier */
+#pragma unroll
+      for (int i = 0; i < DP_FRAME_READ_BYTES / 8; i++) to[i] = walk->page_bytes[word + i];
+      return true;
+    }
+  }
+  return bpf_probe_read_user(walk->frame_bytes, DP_FRAME_READ_BYTES, (const void*)address) == 0;
+}
+
+/* Finds the top frame of the current thread. Returns DP_COUNT_SAMPLES, or the counter that says why
+ * there is no Python stack. */
+static __always_inline __u32 find_top_frame(struct walk* walk) {
+  const struct dp_process* process = &walk->process;
+  const struct dp_python_layout* layout = &process->python;
+  if (!(process->flags & DP_PROCESS_PYTHON)) return DP_COUNT_NOT_PYTHON;
+
+  struct task_struct* task = (struct task_struct*)bpf_get_current_task();
+  __u64 fsbase = BPF_CORE_READ(task, thread.fsbase);
+  __u64 tstate = 0, thread_id = 0, interpreter = 0, frame = 0, cframe = 0;
+  if (!fsbase) return DP_COUNT_NO_THREAD_STATE;
+  if (!read_user_u64(fsbase + process->tstate_offset, &tstate)) return DP_COUNT_THREAD_STATE_FAULT;
+  if (!tstate) return DP_COUNT_NO_THREAD_STATE;
+  if (!read_user_u64(tstate + layout->tstate_thread_id, &thread_id) ||
+      !read_user_u64(tstate + layout->tstate_interp, &interpreter) ||
+      !read_user_u64(tstate + layout->tstate_frame, &frame))
+    return DP_COUNT_THREAD_STATE_FAULT;
+  if (thread_id != fsbase) return DP_COUNT_THREAD_STATE_STALE;
+  if (layout->cframe_frame != DP_NO_OFFSET && frame) {
+    cframe = frame;
+    if (!read_user_u64(cframe + layout->cframe_frame, &frame)) return DP_COUNT_THREAD_STATE_FAULT;
+    __u64 below = 0;
+    if (read_user_u64(cframe + layout->cframe_previous, &below) && below &&
+        read_user_u64(below + layout->cframe_frame, &walk->caller)) {
+      walk->check_caller = 1;
+      if (!frame) {
+        frame = walk->caller;
+        walk->check_caller = 0;
+      }
+    }
+  }
+  if (interpreter != process->main_interpreter) {
+    walk->sample.flags |= DP_SAMPLE_SUBINTERPRETER;
+    count(DP_COUNT_SUBINTERPRETER);
+  }
+  if (!frame) return DP_COUNT_NO_FRAME;
+  walk->frame = frame;
+  return DP_COUNT_SAMPLES;
+}
+
+/* Is this code object a marker? Fills the CPU's cache entry; sets NEW_CODE while user space has not
+ * read it: it is then woken at once, since the object may be gone soon. */
+static __always_inline void announce_code(struct walk* walk, struct code_cache* cache, __u64 code,
+                                          __u32 identity) {
+  __u32 pid = walk->sample.header.pid;
+  __u32 slot = (identity ^ (__u32)(code >> 4) ^ (pid * 0x9e3779b1u)) & (DP_CODE_CACHE_SLOTS - 1);
+  struct code_cache_entry* entry = &cache->entries[slot];
+  if (entry->code != code || entry->identity != identity || entry->pid != pid ||
+      entry->generation != marker_generation) {
+    struct dp_marker_key key = {.code = code, .pid = pid};
+    struct dp_marker_code* known = bpf_map_lookup_elem(&known_codes, &key);
+    entry->code = code;
+    entry->identity = identity;
+    entry->pid = pid;
+    entry->generation = marker_generation;
+    if (known && known->identity == identity) {
+      entry->marker = *known;
+    } else {
+      walk->sample.flags |= DP_SAMPLE_NEW_CODE;
+      entry->marker.kind = DP_MARKER_NONE;
+    }
+  }
+  if (entry->marker.kind == DP_MARKER_NONE) return;
+  __u32 n = walk->marker_notes;
+  if (n >= DP_MAX_MARKERS) {
+    walk->sample.flags |= DP_SAMPLE_MARKERS_CUT;
+    count(DP_COUNT_MARKERS_FULL);
+    return;
+  }
+  walk->notes[n].frame = walk->frame;
+  walk->notes[n].marker = entry->marker;
+  walk->notes[n].frame_index = walk->sample.frame_count;
+  walk->marker_notes = n + 1;
+}
+
+/* Reads the part of a code object that identifies it. False if it is not readable. */
+static __always_inline bool read_identity(struct walk* walk, __u64 code, __u32* identity) {
+  const struct dp_python_layout* layout = &walk->process.python;
+  if (bpf_probe_read_user(walk->code_bytes, DP_CODE_READ_BYTES,
+                          (const void*)(code + layout->code_base)))
+    return false;
+  const __u8* bytes = walk->code_bytes;
+  __u64 qualname =
+      layout->code_qualname == DP_NO_OFFSET ? 0 : field_u64(bytes, layout->code_qualname);
+  *identity = dp_code_identity(
+      field_u32(bytes, layout->code_firstlineno), field_u64(bytes, layout->code_filename),
+      field_u64(bytes, layout->code_name), qualname, field_u64(bytes, layout->code_linetable));
+  return true;
+}
+
+/* 3.11 and 3.12: the eval loop publishes its cframe before it stores its first frame there, so for a
+ * moment the top frame is whatever an earlier call left on the C stack; and a generator that returns
+ * is cut off from its caller while it still is the top frame. In both cases the frames of the
+ * topmost eval-loop call do not lead to the top frame of the call below: they are dropped
+ * and the walk begins again from there. True if so. */
+static __always_inline bool restart_from_caller(struct walk* walk) {
+  if (!walk->check_caller) return false;
+  walk->check_caller = 0;
+  walk->frame = walk->caller;
+  walk->sample.frame_count = 0;
+  walk->sample.flags &= ~(DP_SAMPLE_MARKERS_CUT | DP_SAMPLE_FRAME_FAULT);
+  walk->marker_notes = 0;
+  count(DP_COUNT_CALL_BEGINNING);
+  return true;
+}
+
+/* `previous` is what lies below the last frame of an eval-loop call. */
+static __always_inline bool check_top_call(struct walk* walk, __u64 previous) {
+  if (!walk->check_caller) return false;
+  if (previous != walk->caller) return restart_from_caller(walk);
+  walk->check_caller = 0;
+  return false;
+}
+
+/* One interpreter frame. Returns false when the walk is over. */
+static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cache) {
+  const struct dp_python_layout* layout = &walk->process.python;
+  const __u8* bytes = walk->frame_bytes;
+  __u64 frame = walk->frame;
+  __u32 n = walk->sample.frame_count;
+  if (!frame) return restart_from_caller(walk);
+  if (!fetch_frame(walk, frame + layout->frame_base)) {
+    if (restart_from_caller(walk)) return true;
+    walk->sample.flags |= DP_SAMPLE_FRAME_FAULT;
+    count(DP_COUNT_FRAME_FAULT);
+    return false;
+  }
+  __u64 code = field_u64(bytes, layout->frame_code) & ~(__u64)layout->code_tag_mask;
+  __u64 previous = field_u64(bytes, layout->frame_previous);
+  /* 3.12+: a frame that only marks the C call of the eval loop; the Python frame above it is the
+   * first of that call. */
+  bool shim = code == 0 || code == walk->process.none ||
+              (layout->shim_owner != 0xff &&
+               bytes[layout->frame_owner & DP_FIELD_MASK] >= layout->shim_owner);
+  if (shim) {
+    if (n > 0) walk->frames[(n - 1) & (DP_MAX_PYTHON_FRAMES - 1)].unit |= DP_FRAME_ENTRY;
+    if (check_top_call(walk, previous)) return true;
+    walk->frame = previous;
+    return true;
+  }
+  if (n >= DP_MAX_PYTHON_FRAMES) {
+    walk->sample.flags |= DP_SAMPLE_TRUNCATED;
+    count(DP_COUNT_TRUNCATED);
+    walk->frame = 0;
+    return false;
+  }
+
+  __u32 unit;
+  if (layout->instr_is_index) {
+    __s32 index = (__s32)field_u32(bytes, layout->frame_instr);
+    unit = index < 0 || index >= (__s32)DP_FRAME_UNIT_MASK ? DP_FRAME_UNIT_NONE : (__u32)index;
+    unit |= DP_FRAME_ENTRY; /* 3.10 and older: one eval-loop call per frame */
+  } else {
+    __u64 start = code + layout->code_instructions;
+    __u64 bytes_in = field_u64(bytes, layout->frame_instr) - start;
+    /* Before the first instruction the pointer is one unit below the start. */
+    unit = bytes_in / 2 >= DP_FRAME_UNIT_MASK ? DP_FRAME_UNIT_NONE : (__u32)(bytes_in / 2);
+    if (layout->frame_is_entry != DP_NO_OFFSET && bytes[layout->frame_is_entry & DP_FIELD_MASK]) {
+      unit |= DP_FRAME_ENTRY;
+      if (check_top_call(walk, previous)) return true;
+    }
+  }
+
+  __u32 identity = 0;
+  if (read_identity(walk, code, &identity)) {
+    announce_code(walk, cache, code, identity);
+  } else {
+    unit |= DP_FRAME_CODE_FAULT;
+    count(DP_COUNT_CODE_FAULT);
+  }
+  struct dp_frame* out = &walk->frames[n & (DP_MAX_PYTHON_FRAMES - 1)];
+  out->code = code;
+  out->identity = identity;
+  out->unit = unit;
+  walk->sample.frame_count = n + 1;
+  walk->frame = previous;
+  return true;
+}
+
+#endif

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* On-CPU samples. Attached to one perf event per CPU (cpu-clock, or hardware cycles), it takes the
+ * Python stack of the interrupted thread when its process is followed, and sends one variable-length
+ * event. Three programs in a chain of tail calls: sample_cpu finds the thread's top frame, walk_more
+ * walks DP_FRAMES_PER_PROGRAM frames and calls itself, read_markers reads torch's locals. On this path: lock-free look-ups,
+ * per-CPU memory and the ring buffer only. */
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
+#include <stdbool.h>
+
+#include "bpf/kernel_types.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/markers.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+/* Wake user space at once when this much waits in the ring buffer; set before load. */
+const volatile __u64 wakeup_bytes = 1 << 20;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct walk);
+} walks SEC(".maps");
+
+#define TAIL_WALK 0
+#define TAIL_MARKERS 1
+
+int walk_more(struct bpf_perf_event_data* ctx);
+int read_markers(struct bpf_perf_event_data* ctx);
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+  __uint(max_entries, 2);
+  __uint(key_size, sizeof(__u32));
+  __array(values, int(void*));
+} tails SEC(".maps") = {
+    .values = {[TAIL_WALK] = (void*)&walk_more, [TAIL_MARKERS] = (void*)&read_markers},
+};
+
+static __always_inline struct walk* current_walk(void) {
+  __u32 zero = 0;
+  return bpf_map_lookup_elem(&walks, &zero);
+}
+
+/* Sends header, frames and markers as one event. The consumer polls on a timer; it is woken at once
+ * only for code it has not seen (its name may soon be freed) and when the buffer fills: a wake-up
+ * costs several times the sample. */
+static __always_inline void submit(struct walk* walk, __u32 marker_count) {
+  __u32 frames = walk->sample.frame_count;
+  if (frames > DP_MAX_PYTHON_FRAMES) return; /* for the verifier */
+  if (marker_count > DP_MAX_MARKERS) return;
+  __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) +
+               marker_count * sizeof(struct dp_marker);
+  walk->sample.marker_count = marker_count;
+  walk->sample.header.size = size;
+  __u64 flags = BPF_RB_NO_WAKEUP;
+  if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) ||
+      bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wakeup_bytes)
+    flags = BPF_RB_FORCE_WAKEUP;
+  if (size > sizeof(struct dp_sample) + sizeof(walk->frames) + sizeof(walk->markers)) return;
+  if (bpf_ringbuf_output(&events, &walk->sample, size, flags)) count(DP_COUNT_RING_FULL);
+}
+
+/* Walks on; ends in a tail call or by sending the sample. */
+static __always_inline void walk_and_submit(struct bpf_perf_event_data* ctx, struct walk* walk) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
+  if (!cache) {
+    count(DP_COUNT_NO_SCRATCH);
+    return;
+  }
+  bool more = true;
+  for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk, cache);
+  if (more && walk->frame) {
+    walk->programs++;
+    /* The chain may hold 33 tail calls: DP_WALK_PROGRAMS of these, and the markers. */
+    if (walk->programs < DP_WALK_PROGRAMS) bpf_tail_call(ctx, &tails, TAIL_WALK);
+    walk->sample.flags |= DP_SAMPLE_TRUNCATED;
+    count(walk->programs < DP_WALK_PROGRAMS ? DP_COUNT_TAIL_CALL_FAILED : DP_COUNT_TRUNCATED);
+  }
+  if (walk->marker_notes) {
+    bpf_tail_call(ctx, &tails, TAIL_MARKERS);
+    walk->sample.flags |= DP_SAMPLE_MARKERS_CUT;
+    count(DP_COUNT_TAIL_CALL_FAILED);
+  }
+  submit(walk, 0);
+}
+
+SEC("perf_event")
+int sample_cpu(struct bpf_perf_event_data* ctx) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u32 pid = pid_tgid >> 32;
+  struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
+  if (!process) return 0;
+  count(DP_COUNT_SAMPLES);
+  struct walk* walk = current_walk();
+  if (!walk) {
+    count(DP_COUNT_NO_SCRATCH);
+    return 0;
+  }
+  walk->process = *process;
+  walk->frame = 0;
+  walk->caller = 0;
+  walk->check_caller = 0;
+  walk->page = 0;
+  walk->last_page = 0;
+  walk->marker_notes = 0;
+  walk->programs = 0;
+  __builtin_memset(&walk->sample, 0, sizeof(walk->sample));
+  walk->sample.header.kind = DP_EVENT_SAMPLE;
+  walk->sample.header.cpu = bpf_get_smp_processor_id();
+  walk->sample.header.time_ns = bpf_ktime_get_ns();
+  walk->sample.header.pid = pid;
+  walk->sample.header.tid = (__u32)pid_tgid;
+  walk->sample.ip = PT_REGS_IP(&ctx->regs);
+  if (walk->sample.ip >> 63) walk->sample.flags |= DP_SAMPLE_KERNEL;
+  walk->sample.reason = find_top_frame(walk);
+  if (walk->sample.reason != DP_COUNT_SAMPLES) {
+    count(walk->sample.reason);
+    submit(walk, 0);
+    return 0;
+  }
+  bpf_tail_call(ctx, &tails, TAIL_WALK);
+  walk->sample.reason = DP_COUNT_TAIL_CALL_FAILED;
+  count(DP_COUNT_TAIL_CALL_FAILED);
+  submit(walk, 0);
+  return 0;
+}
+
+SEC("perf_event")
+int walk_more(struct bpf_perf_event_data* ctx) {
+  struct walk* walk = current_walk();
+  if (walk) walk_and_submit(ctx, walk);
+  return 0;
+}
+
+/* A global function: the verifier checks it once, not once per marker. */
+__noinline int read_marker_at(__u32 index) {
+  struct walk* walk = current_walk();
+  if (!walk || index >= DP_MAX_MARKERS) return 0;
+  __u64 at = walk->sample.frame_count * sizeof(struct dp_frame) + index * sizeof(struct dp_marker);
+  if (at > sizeof(walk->frames) + sizeof(walk->markers) - sizeof(struct dp_marker)) return 0;
+  struct dp_marker marker;
+  read_marker(walk, &walk->notes[index], &marker);
+  /* Behind the frames, so that the event is contiguous. */
+  __builtin_memcpy((__u8*)walk->frames + at, &marker, sizeof(marker));
+  return 0;
+}
+
+SEC("perf_event")
+int read_markers(struct bpf_perf_event_data* ctx __attribute__((unused))) {
+  struct walk* walk = current_walk();
+  if (!walk) return 0;
+  __u32 markers = walk->marker_notes;
+  for (__u32 i = 0; i < DP_MAX_MARKERS && i < markers; i++) read_marker_at(i);
+  submit(walk, markers);
+  return 0;
+}

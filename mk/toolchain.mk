@@ -1,0 +1,74 @@
+# Compilers, flags and where things are built.
+
+ROOT_BUILD := build
+GEN := $(ROOT_BUILD)/gen
+VENV := .venv
+PREFIX ?= /usr/local
+DESTDIR ?=
+LLVM_VERSION ?= 16
+
+ifeq ($(SAN),1)
+BUILD := $(ROOT_BUILD)/san
+else
+BUILD := $(ROOT_BUILD)
+endif
+
+ifeq ($(V),1)
+Q :=
+say = @:
+else
+Q := @
+say = @printf '  %-8s%s\n' "$(1)" "$(2)"
+endif
+
+# "?=" would keep make's own defaults, which --no-builtin-variables then takes away.
+ifneq ($(filter default undefined,$(origin CXX)),)
+CXX := g++
+endif
+ifneq ($(filter default undefined,$(origin CC)),)
+CC := gcc
+endif
+ifneq ($(filter default undefined,$(origin AR)),)
+AR := ar
+endif
+CLANG ?= clang-$(LLVM_VERSION)
+CLANGXX ?= clang++-$(LLVM_VERSION)
+LLVM_STRIP ?= llvm-strip-$(LLVM_VERSION)
+LLVM_OBJDUMP ?= llvm-objdump-$(LLVM_VERSION)
+CLANG_FORMAT ?= clang-format-$(LLVM_VERSION)
+CLANG_TIDY ?= clang-tidy-$(LLVM_VERSION)
+# Debian keeps bpftool in /usr/sbin, which is not on an ordinary user's PATH.
+BPFTOOL ?= $(or $(shell PATH="$$PATH:/usr/sbin:/sbin" command -v bpftool),bpftool)
+CCACHE ?= $(shell command -v ccache)
+
+MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
+BPF_ARCH := $(patsubst x86_64,x86,$(patsubst aarch64,arm64,$(shell uname -m)))
+BPF_CFLAGS := -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -std=gnu11 -O2 -g \
+              -Wall -Wextra -Werror -I. -idirafter /usr/include/$(MULTIARCH)
+
+WARNINGS := -Wall -Wextra -Werror -Wshadow
+ifeq ($(findstring clang,$(CXX)),)
+# g++ 12 sees overlapping copies in inlined std::string concatenation that are not there (GCC
+# bug 105651).
+WARNINGS += -Wno-restrict
+endif
+CPPFLAGS_ALL := -I. -I$(GEN) $(CPPFLAGS)
+CXXFLAGS_ALL := -std=c++20 -g -fno-omit-frame-pointer $(WARNINGS) $(CXXFLAGS)
+CFLAGS_ALL := -std=gnu11 -g -fno-omit-frame-pointer -Wall -Wextra -Werror $(CFLAGS)
+LDFLAGS_ALL := -pthread $(LDFLAGS)
+LDLIBS_ALL := -lbpf -ldw -lelf -lz -lzstd -lfmt $(LDLIBS)
+# The program's own sources stand -Wconversion; gtest's and benchmark's macros do not.
+STRICT := -Wconversion
+
+ifeq ($(SAN),1)
+SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all
+CXXFLAGS_ALL += $(SANITIZE)
+LDFLAGS_ALL += $(SANITIZE)
+else
+CXXFLAGS_ALL += -O2
+CFLAGS_ALL += -O2
+endif
+
+# The tree's version: the nearest tag where there is one, else the commit.
+BASE_VERSION := 0.1.0
+VERSION := $(or $(shell git describe --tags --dirty --match 'v*' 2>/dev/null | sed 's/^v//'),$(BASE_VERSION)$(shell git rev-parse --short HEAD 2>/dev/null | sed 's/^/+/'))

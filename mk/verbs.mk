@@ -1,0 +1,75 @@
+# The verbs. "## text" after a verb is its line in `make help`.
+
+.PHONY: all setup demo check check-unit check-load check-runtime check-style check-format \
+        test-binaries unit fuzz fuzz-replays bench format tidy install clean distclean help
+
+all: $(PROGRAM)  ## build build/dynprof-bpf
+	$(Q)scripts/own.sh $(ROOT_BUILD)
+
+unit: $(UNIT)
+
+fuzz-replays: $(FUZZ_REPLAYS)
+
+test-binaries: $(UNIT) $(TOOLS) $(TARGET_PROGRAMS)
+
+# Each verb that needs the set-up builds in a second make: the first one looked for the compilers
+# before they were installed.
+setup: $(PACKAGES_STAMP) $(VENV_STAMP)  ## install the missing packages, make .venv
+	$(Q)scripts/own.sh $(ROOT_BUILD) $(VENV)
+
+demo: setup  ## train a small model, attach to it by pid, print the report
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)scripts/demo.sh $(PROGRAM) $(VENV)
+
+check: setup  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
+	$(Q)$(MAKE) --no-print-directory all test-binaries
+	$(Q)$(MAKE) --no-print-directory SAN=1 unit fuzz-replays
+	$(Q)scripts/check.py style unit unit-san fuzz load runtime
+	$(Q)scripts/own.sh $(ROOT_BUILD)
+
+check-style:  ## include edges, file sizes, shell scripts
+	$(Q)scripts/check.py style
+
+check-unit: unit  ## unit tests (no root); with SAN=1 the sanitized ones
+	$(Q)scripts/check.py $(if $(filter 1,$(SAN)),unit-san,unit)
+
+check-load: all $(TOOLS)  ## load every BPF program; instruction counts against tests/bpf/budget.txt
+	$(Q)scripts/check.py load
+
+check-runtime: all test-binaries $(VENV_STAMP)  ## real processes (root); PYTEST="-k stacks -x" narrows it
+	$(Q)scripts/check.py runtime
+
+check-format:
+	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
+
+fuzz: $(LIBFUZZERS)  ## build the libFuzzer targets into build/libfuzzer
+	@printf 'run e.g.: %s -max_total_time=60\n' $(LIBFUZZERS)
+
+bench: all $(BENCHES) $(TARGET_PROGRAMS)  ## overhead and throughput, measured here
+	$(Q)scripts/bench.sh $(BUILD) $(VENV)
+
+format:  ## rewrite the sources with clang-format
+	$(Q)$(CLANG_FORMAT) -i $(FORMATTED)
+
+TIDY_STAMPS := $(patsubst %.cpp,$(ROOT_BUILD)/tidy/%.ok,$(SYMBOLIZER_SOURCES) $(USER_SOURCES) user/main.cpp)
+$(ROOT_BUILD)/tidy/%.ok: %.cpp .clang-tidy | $(GENERATED)
+	$(call say,TIDY,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG_TIDY) --quiet $< -- $(CPPFLAGS_ALL) -std=c++20 2>/dev/null
+	@touch $@
+
+tidy: $(TIDY_STAMPS)  ## clang-tidy over symbolizer/ and user/
+
+install: all  ## PREFIX (/usr/local) and DESTDIR are honoured
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/dynprof-bpf
+	$(foreach page,$(wildcard docs/man/*.1),install -D -m 644 $(page) $(DESTDIR)$(PREFIX)/share/man/man1/$(notdir $(page));)
+
+clean:  ## remove build/ (the venv stays; distclean removes it too)
+	rm -rf $(ROOT_BUILD)
+
+distclean: clean
+	rm -rf $(VENV) demo-output
+
+help:  ## this text
+	@echo 'usage: make [verb] [V=1] [SAN=1]'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1@\2/p' mk/verbs.mk | awk -F@ '{printf "%-17s%s\n", $$1, $$2}'

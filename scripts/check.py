@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""Runs the named steps of `make check`, one after the other, and sums up what they counted.
+
+Every step runs even where an earlier one failed. The last line is `N passed, N failed` (with
+`, N skipped` where there were); exit status 0 only if something passed and nothing failed.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+RESULTS = BUILD / "check"
+VENV = ROOT / ".venv"
+STEP_TIMEOUT_S = 1500
+FUZZ_INPUTS = 5000
+SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+SKIPPED_STATUS = 77  # a tool's own way to say "cannot run here", as in automake
+CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    failures: list = field(default_factory=list)
+    skips: list = field(default_factory=list)  # (test, reason)
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.failures += other.failures
+        self.skips += other.skips
+
+    def fail(self, name):
+        self.failed += 1
+        self.failures.append(name)
+
+    def __str__(self):
+        text = f"{self.passed} passed, {self.failed} failed"
+        return f"{text}, {self.skipped} skipped" if self.skipped else text
+
+
+def count_junit(path, prefix=""):
+    """Counts test cases of GoogleTest's and pytest's XML; a case that failed twice counts once."""
+    count = Count()
+    outcomes = {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{prefix}{case.get('classname', '')}.{case.get('name', '')}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            outcomes[name] = ("failed", "")
+        elif case.find("skipped") is not None:
+            outcomes.setdefault(name, ("skipped", case.find("skipped").get("message", "")))
+        elif case.get("status") == "notrun":  # GoogleTest: DISABLED_
+            outcomes.setdefault(name, ("skipped", "disabled"))
+        else:
+            outcomes.setdefault(name, ("passed", ""))
+    for name, (outcome, reason) in outcomes.items():
+        if outcome == "failed":
+            count.fail(name)
+        elif outcome == "skipped":
+            count.skipped += 1
+            count.skips.append((name, reason))
+        else:
+            count.passed += 1
+    return count
+
+
+def run(name, argv, env=None, show=False):
+    """Runs argv from the root with its output in build/check/NAME.log; returns (status, output)."""
+    log = RESULTS / f"{name}.log"
+    env = {**os.environ, "DYNPROF_BUILD": str(BUILD), "DYNPROF_VENV": str(VENV), **(env or {})}
+    with open(log, "wb") as out:
+        try:
+            process = subprocess.Popen(
+                [str(a) for a in argv], cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            print(f"{argv[0]}: {error}")
+            return 127, ""
+        watchdog = threading.Timer(STEP_TIMEOUT_S, process.kill)
+        watchdog.start()
+        for chunk in iter(lambda: process.stdout.read1(65536), b""):
+            out.write(chunk)
+            if show:
+                sys.stdout.buffer.write(chunk)
+                sys.stdout.buffer.flush()
+        status = process.wait()
+        watchdog.cancel()
+    return status, log.read_text(errors="replace")
+
+
+def tool(name, argv, env=None):
+    """One check that is a program: 0 passed, 77 skipped with its last line as the reason, else failed.
+    A closing line `N passed, N failed` of its own is believed."""
+    count = Count()
+    status, output = run(name, argv, env)
+    lines = output.strip().splitlines()
+    closing = CLOSING.search(lines[-1]) if lines else None
+    if closing:
+        count.passed, count.failed, count.skipped = (int(n or 0) for n in closing.groups())
+        count.failures += [f"{name} (build/check/{name}.log)"] * count.failed
+        if status != 0 and count.failed == 0:
+            count.fail(f"{name}: exit status {status}")
+    elif status == 0:
+        count.passed = 1
+    elif status == SKIPPED_STATUS and os.environ.get("CI") != "true":
+        count.skipped = 1
+        count.skips.append((name, lines[-1] if lines else ""))
+    else:
+        count.fail(f"{name}: exit status {status}")
+    if count.failed:
+        print("\n".join(lines[-40:]))
+    return count
+
+
+def with_report(name, argv, report, env=None, show=False, nothing_run=None):
+    """A test runner that writes JUnit XML. Dying without a failure in it is a failure too."""
+    report.unlink(missing_ok=True)
+    status, output = run(name, argv, env, show)
+    count = Count()
+    if nothing_run is not None and status == nothing_run:
+        return count
+    try:
+        count = count_junit(report, f"{name}: ")
+    except (OSError, ElementTree.ParseError):
+        count.fail(f"{name}: no result file")
+    if status != 0 and not count.failed:
+        count.fail(f"{name}: exit status {status}")
+    if count.failed and not show:
+        print("\n".join(output.splitlines()[-60:]))
+    return count
+
+
+# ---- the steps -----------------------------------------------------------------------------------
+
+
+def step_style():
+    count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
+    count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
+    scripts = [*sorted((ROOT / "scripts").glob("*.sh")), ROOT / ".ci" / "run"]
+    count.add(tool("shell-syntax", ["bash", "-c", 'for f; do bash -n "$f" || exit 1; done', "_", *scripts]))
+    if shutil.which("shellcheck"):
+        count.add(tool("shellcheck", ["shellcheck", *scripts]))
+    return count
+
+
+def unit(name, build):
+    report = RESULTS / f"{name}.xml"
+    binary = build / "tests" / "unit"
+    return with_report(name, [binary, "--gtest_brief=1", f"--gtest_output=xml:{report}"], report, SANITIZER_ENV)
+
+
+def step_unit():
+    return unit("unit", BUILD)
+
+
+def step_unit_san():
+    return unit("unit-san", BUILD / "san")
+
+
+def step_fuzz():
+    """Each parser of foreign bytes under ASan and UBSan: its corpus, then inputs made by chance.
+    Short and repeatable; `make fuzz` builds the real fuzzers."""
+    count = Count()
+    for source in sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")):
+        name = source.name[: -len("_fuzz.cpp")]
+        binary = BUILD / "san" / "fuzz" / name
+        corpus = sorted((ROOT / "tests" / "fuzz" / "corpus" / name).glob("*"))
+        if corpus:
+            count.add(tool(f"fuzz-{name}-corpus", [binary, *corpus], SANITIZER_ENV))
+        count.add(tool(f"fuzz-{name}-random", [binary, "--random", FUZZ_INPUTS], SANITIZER_ENV))
+    return count
+
+
+def step_load():
+    binary = BUILD / "tests" / "bpf_load"
+    if not (ROOT / "tests" / "tools" / "bpf_load.cpp").exists():
+        return Count(skipped=1, skips=[("bpf-load", "there is no tests/tools/bpf_load.cpp")])
+    return tool("bpf-load", [binary, "tests/bpf/budget.txt"])
+
+
+def step_runtime():
+    report = RESULTS / "pytest.xml"
+    folders = [f for f in ("tests/compat", "tests/runtime") if list((ROOT / f).glob("test_*.py"))]
+    argv = [VENV / "bin" / "python", "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider",
+            "--durations=10", f"--junitxml={report}", *os.environ.get("PYTEST", "").split(), *folders]
+    env = {"PYTHONDONTWRITEBYTECODE": "1"}
+    return with_report("pytest", argv, report, env, show=True)
+
+
+STEPS = {
+    "style": step_style,
+    "unit": step_unit,
+    "unit-san": step_unit_san,
+    "fuzz": step_fuzz,
+    "load": step_load,
+    "runtime": step_runtime,
+}
+
+
+def main():
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    total = Count()
+    for name in sys.argv[1:]:
+        began = time.monotonic()
+        print(f"== {name}", flush=True)
+        count = STEPS[name]()
+        total.add(count)
+        print(f"   {count} in {time.monotonic() - began:.1f} s", flush=True)
+    for name, reason in total.skips:
+        print(f"skipped: {name}: {reason}")
+    for name in total.failures:
+        print(f"FAILED: {name}")
+    print(total, flush=True)
+    return 0 if total.passed and not total.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+// What each sample was for: the compile (trace id, kind, attempt) and phase. A sample that no source
+// covers is "runtime" when no compile is open on its thread, "unattributed" when a compile's marker
+// is on its stack but could not be read; never guessed (docs/attribution.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "symbolizer/attribution/compile.h"
+#include "symbolizer/attribution/resolved.h"
+#include "symbolizer/recording/reader.h"
+
+namespace dynprof {
+
+// The few words users know; torch's own phase names map onto them (phases.cpp).
+enum class Phase : std::uint8_t {
+  kRuntime,
+  kUnattributed,
+  kDynamo,
+  kGuards,
+  kAotAutograd,
+  kInductor,
+  kKernelCompile,
+  kWait,
+  kCache,
+  kAutotune,
+  kCudagraphs,
+  kBackend,
+  kCount
+};
+const char* phase_text(Phase phase);
+
+// How the compile was found. F: locals of marker frames. T (torch's thread-locals) and E (exact
+// events) come with their sources.
+enum class Origin : std::uint8_t { kNone, kFrames };
+
+// With a compile, `phase` is one of its phases. Without one it is kRuntime, kUnattributed, or the
+// phase of compile work on a thread that has no id of its own (pool threads, compile workers).
+struct AttributedSample {
+  Sample sample;
+  CompileIndex compile = kNoCompile;
+  Phase phase = Phase::kRuntime;
+  Origin origin = Origin::kNone;
+};
+
+class Attribution {
+ public:
+  explicit Attribution(const Recording& recording);
+  ~Attribution();
+
+  const Recording& recording() const;
+  const ResolvedFrames& frames() const;
+  const std::vector<Compile>& compiles() const;  // in order of first sample
+  // "_compile_inner_0_0", "compile_backward_1_0_1", "pid77-_compile_inner_0_0.2": design §2. Safe
+  // as a file name; no two compiles share one.
+  std::string file_stem(CompileIndex compile) const;
+  // "0/0", "0/1_1", "backward 0/0", "0/0.2", "pid 77 0/0": for tables and titles.
+  std::string label(CompileIndex compile) const;
+  // Every sample is in a compile, unattributed, runtime, or detached.
+  std::uint64_t attributed() const;
+  std::uint64_t unattributed() const;
+  std::uint64_t runtime() const;
+  std::uint64_t detached() const;  // compile work without an id: pool threads, compile workers
+  // Whether the leaf of `stack` is the function of torch that a compile's own profile begins with.
+  bool begins_compile(StackId stack) const;
+
+  // Same order as Recording::for_each_sample; may be called again, gives the same answers.
+  void for_each(const std::function<void(const AttributedSample&)>& visit) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dynprof

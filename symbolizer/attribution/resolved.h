@@ -1,0 +1,42 @@
+// Frames with names and lines: the step from a recording's tables to something a person can read.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "symbolizer/base/text.h"
+#include "symbolizer/recording/model.h"
+
+namespace dynprof {
+
+// One frame, named. Views point into the Tables (or into the resolver) and live as long.
+struct ResolvedFrame {
+  FrameKind kind = FrameKind::kPython;
+  Unreadable unreadable = Unreadable::kNo;
+  std::string_view
+      function;           // Python: qualname, native: symbol; "<stale code>" and such if unreadable
+  std::string_view name;  // Python: co_name, as pstats wants it; native: symbol
+  std::string_view file;  // Python: co_filename, native: path of the object
+  std::int32_t first_line = 0;  // Python only
+  std::int32_t line = 0;        // 0: no line
+};
+
+class ResolvedFrames {
+ public:
+  explicit ResolvedFrames(const Tables& tables);
+  ResolvedFrames(const ResolvedFrames&) = delete;
+  ResolvedFrames& operator=(const ResolvedFrames&) = delete;
+
+  const ResolvedFrame& operator[](FrameId id) const { return frames_[id]; }
+  std::size_t size() const { return frames_.size(); }
+
+ private:
+  static constexpr std::size_t kReasons = 16;
+
+  std::vector<ResolvedFrame> frames_;
+  std::array<std::string, kReasons> made_;  // per Unreadable: texts that are in no table
+};
+
+}  // namespace dynprof

@@ -1,0 +1,168 @@
+#include "symbolizer/export/chrome.h"
+
+#include <optional>
+#include <utility>
+
+#include "symbolizer/export/select.h"
+#include "symbolizer/export/trace_file.h"
+#include "symbolizer/profile/timeline.h"
+
+namespace dynprof {
+namespace {
+
+// The two rows of one thread in one file.
+struct DrawnRow {
+  DrawnRow(TraceShared& shared, const TraceRow& row, TraceFile& file)
+      : frames(shared.index, shared.period_ns),
+        spans(shared.attribution.compiles(), shared.period_ns),
+        emit_frame([&row, &file](const FrameSlice& slice) { file.frame(row, slice); }),
+        emit_span([&row, &file](const SpanSlice& slice) { file.span(row, slice); }) {}
+
+  void add(const AttributedSample& at, std::uint32_t skip, bool root_missing) {
+    spans.add(at.sample.time_ns, at.compile, at.phase, emit_span);
+    frames.add(at.sample.time_ns, at.sample.stack, skip, root_missing, emit_frame);
+  }
+  void close() {
+    spans.close(emit_span);
+    frames.close(emit_frame);
+  }
+
+  FrameRow frames;
+  SpanRow spans;
+  FrameRow::Emit emit_frame;
+  SpanRow::Emit emit_span;
+};
+
+class Trace {
+ public:
+  Trace(TraceShared& shared, const std::vector<CompileIndex>& compiles,
+        std::unique_ptr<ByteSink> sink)
+      : shared_(shared), whole_(compiles.empty()), file_(shared, std::move(sink)) {
+    std::vector<bool> wanted(shared.rows.size(), whole_);
+    for (CompileIndex compile : compiles) {
+      wanted[shared.row_of_thread[shared.attribution.compiles()[compile].thread]] = true;
+    }
+    std::vector<TraceRow> rows;
+    drawn_.resize(shared.rows.size());
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (!wanted[i]) continue;
+      rows.push_back(shared.rows[i]);
+      drawn_[i] = std::make_unique<DrawnRow>(shared, shared.rows[i], file_);
+    }
+    file_.begin(rows);
+  }
+
+  void add(const AttributedSample& at) {
+    DrawnRow* row = drawn_[shared_.row_of_thread[at.sample.thread]].get();
+    if (row == nullptr) return;  // a compile's samples are all of its own thread
+    if (whole_) return row->add(at, 0, root_missing(at.sample));
+    // From the compile's first frame on; if that is not seen, the whole stack.
+    std::uint32_t before = shared_.frames_before_compile[at.sample.stack];
+    row->add(at, before, before == 0 && root_missing(at.sample));
+  }
+
+  Result<void> finish() {
+    for (auto& row : drawn_) {
+      if (row) row->close();
+    }
+    return file_.finish();
+  }
+
+ private:
+  TraceShared& shared_;
+  bool whole_;
+  TraceFile file_;
+  std::vector<std::unique_ptr<DrawnRow>> drawn_;  // by row, null: not in this file
+};
+
+class Traces {
+ public:
+  Traces(const Attribution& attribution, std::vector<TraceTarget> targets) : shared_(attribution) {
+    slot_of_compile_.resize(attribution.compiles().size(), kNone);
+    slots_.reserve(targets.size());
+    for (TraceTarget& target : targets) {
+      Slot slot;
+      for (CompileIndex compile : target.compiles) {
+        DYNPROF_CHECK(compile < slot_of_compile_.size());
+        slot_of_compile_[compile] = slots_.size();
+        slot.left += attribution.compiles()[compile].samples;
+      }
+      slot.target = std::move(target);
+      slots_.push_back(std::move(slot));
+      if (slots_.back().target.compiles.empty()) whole_.push_back(slots_.size() - 1);
+    }
+  }
+
+  void add(const AttributedSample& at) {
+    for (std::size_t slot : whole_) add(slots_[slot], at);
+    if (at.compile == kNoCompile || slot_of_compile_[at.compile] == kNone) return;
+    Slot& slot = slots_[slot_of_compile_[at.compile]];
+    add(slot, at);
+    if (slot.left > 0 && --slot.left == 0) finish(slot);
+  }
+
+  Result<void> finish() {
+    for (Slot& slot : slots_) {
+      if (!slot.done && !slot.trace) start(slot);  // no sample: a file without slices
+      finish(slot);
+    }
+    if (error_) return *error_;
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  struct Slot {
+    TraceTarget target;
+    std::uint64_t left = 0;  // samples to come, of a target with compiles
+    bool done = false;       // or failed
+    std::unique_ptr<Trace> trace;
+  };
+
+  void add(Slot& slot, const AttributedSample& at) {
+    if (!slot.trace && !slot.done) start(slot);
+    if (slot.trace) slot.trace->add(at);
+  }
+  void start(Slot& slot) {
+    auto sink = slot.target.open();
+    if (sink) {
+      slot.trace = std::make_unique<Trace>(shared_, slot.target.compiles, std::move(sink).value());
+    } else {
+      slot.done = true;
+      keep_error(std::move(sink).error());
+    }
+  }
+  void finish(Slot& slot) {
+    slot.done = true;
+    if (!slot.trace) return;
+    if (auto finished = slot.trace->finish(); !finished) keep_error(std::move(finished).error());
+    slot.trace.reset();
+  }
+  void keep_error(Error error) {
+    if (!error_) error_ = std::move(error);
+  }
+
+  TraceShared shared_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> whole_;            // slots that take every sample
+  std::vector<std::size_t> slot_of_compile_;  // by CompileIndex
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<void> write_chrome_traces(const Attribution& attribution, std::vector<TraceTarget> targets) {
+  Traces traces(attribution, std::move(targets));
+  attribution.for_each([&](const AttributedSample& at) { traces.add(at); });
+  return traces.finish();
+}
+
+Result<void> write_chrome_trace(const Attribution& attribution, std::vector<CompileIndex> compiles,
+                                std::unique_ptr<ByteSink> sink) {
+  std::vector<TraceTarget> targets(1);
+  targets[0].compiles = std::move(compiles);
+  targets[0].open = [&]() -> Result<std::unique_ptr<ByteSink>> { return std::move(sink); };
+  return write_chrome_traces(attribution, std::move(targets));
+}
+
+}  // namespace dynprof

@@ -1,0 +1,14 @@
+// compiles.json: the ledger, one object per compile attempt. Schema version 1: fields are only
+// added. What is not known is null (a time is never 0 for that) or, for a list, empty.
+#pragma once
+
+#include <string>
+
+#include "symbolizer/attribution/attribution.h"
+#include "symbolizer/profile/stack_counts.h"
+
+namespace dynprof {
+
+std::string compiles_json(const Attribution& attribution, const StackCounts& counts);
+
+}  // namespace dynprof

@@ -1,0 +1,196 @@
+#include "symbolizer/export/export.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "symbolizer/base/gzip.h"
+#include "symbolizer/base/text.h"
+#include "symbolizer/export/callgraph.h"
+#include "symbolizer/export/chrome.h"
+#include "symbolizer/export/compiles_json.h"
+#include "symbolizer/export/folded.h"
+#include "symbolizer/export/perf_script.h"
+#include "symbolizer/export/pstats.h"
+#include "symbolizer/export/select.h"
+#include "symbolizer/export/speedscope.h"
+#include "symbolizer/profile/folded_recording.h"
+
+namespace dynprof {
+
+struct ExportRequest {
+  const Attribution& attribution;
+  std::vector<CompileIndex> compiles;  // empty: everything
+  std::string path;
+  std::optional<FileOwner> owner;
+
+  // Opened by each format itself, when it knows that it can be written.
+  Result<std::unique_ptr<ByteSink>> open() const {
+    if (path != "-") return create_output(path, owner);
+    UniqueFd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (!out) return errno_error("cannot write to stdout");
+    return std::unique_ptr<ByteSink>(OutputFile::adopt(std::move(out), "stdout"));
+  }
+};
+
+namespace {
+
+Result<void> write_text(const ExportRequest& request, std::string_view text) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  sink->write(text);
+  return sink->finish();
+}
+
+// Of one compile, or of several as one: from the function of torch that compiles.
+std::string pstats_of(const ExportRequest& request) {
+  FoldedRecording folded(request.attribution);
+  Profile profile;
+  if (request.compiles.empty()) {
+    profile = folded.session();
+  } else {
+    std::vector<StackCount> counts;
+    for (CompileIndex compile : request.compiles) {
+      auto more = folded.counts().of(compile);
+      counts.insert(counts.end(), more.begin(), more.end());
+    }
+    profile = folded.inside_compile(counts);
+  }
+  return pstats_bytes(profile, folded.functions(),
+                      request.attribution.recording().meta().period_ns);
+}
+
+Result<void> write_pstats(const ExportRequest& request) {
+  return write_text(request, pstats_of(request));
+}
+
+Result<void> write_chrome(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_chrome_trace(request.attribution, request.compiles, std::move(sink));
+}
+
+Result<void> write_folded_stacks(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  StackCounts counts(request.attribution);
+  FoldedOptions options;
+  options.compiles = request.compiles;
+  return write_folded(request.attribution, counts, options, *sink);
+}
+
+Result<void> write_speedscope_file(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_speedscope(request.attribution, request.compiles, *sink);
+}
+
+Result<void> write_perf_script_text(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_perf_script(request.attribution, request.compiles, *sink);
+}
+
+Result<void> write_json(const ExportRequest& request) {
+  if (!request.compiles.empty()) {
+    Error usage =
+        error("--compile does not go with json", "the ledger is one file of all compiles");
+    usage.exit_code = 2;
+    return usage;
+  }
+  return write_text(request, compiles_json(request.attribution, StackCounts(request.attribution)));
+}
+
+// A directory that goes away with what was made in it.
+class ScratchDirectory {
+ public:
+  static Result<ScratchDirectory> create() {
+    const char* base = std::getenv("TMPDIR");
+    std::string path = std::string(base && *base ? base : "/tmp") + "/dynprof-XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) return errno_error("cannot make a directory " + path);
+    return ScratchDirectory(std::move(path));
+  }
+  ScratchDirectory(ScratchDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  ScratchDirectory& operator=(ScratchDirectory&&) = delete;
+  ~ScratchDirectory() {
+    if (path_.empty()) return;
+    ::unlink(profile().c_str());
+    ::rmdir(path_.c_str());
+  }
+  Result<void> give_to(const FileOwner& owner) const {
+    if (::chown(path_.c_str(), owner.uid, owner.gid) == 0) return {};
+    return errno_error("cannot change the owner of " + path_);
+  }
+  std::string profile() const { return path_ + "/recording.profile"; }
+
+ private:
+  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// gprof2dot reads a file and dot writes one: the SVG goes through memory, so that the output file
+// is made only when there is something to write.
+Result<void> write_svg(const ExportRequest& request) {
+  const char* search = std::getenv("PATH");
+  ASSIGN_OR_RETURN(CallgraphTools tools, find_callgraph_tools(search ? search : ""));
+  ASSIGN_OR_RETURN(ScratchDirectory scratch, ScratchDirectory::create());
+  ASSIGN_OR_RETURN(auto profile, OutputFile::create(scratch.profile(), request.owner));
+  profile->write(pstats_of(request));
+  TRY(profile->finish());
+  if (request.owner) TRY(scratch.give_to(*request.owner));
+  UniqueFd svg(::memfd_create("dynprof-svg", MFD_CLOEXEC));
+  if (!svg) return errno_error("cannot hold the picture in memory");
+  CallgraphOptions options;
+  options.run_as = request.owner;
+  TRY(write_callgraph(tools, scratch.profile(), svg.get(), options));
+
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  std::array<char, 64 * 1024> block;
+  for (off_t at = 0;;) {
+    ssize_t count = ::pread(svg.get(), block.data(), block.size(), at);
+    if (count < 0) return errno_error("cannot read the picture back");
+    if (count == 0) return sink->finish();
+    sink->write(std::string_view(block.data(), static_cast<std::size_t>(count)));
+    at += count;
+  }
+}
+
+constexpr ExportFormat kFormats[] = {
+    {"pstats", "cProfile's format: pstats, snakeviz, gprof2dot, flameprof, tuna", ".profile",
+     write_pstats},
+    {"chrome", "chrome trace: ui.perfetto.dev, chrome://tracing (.gz in the name: compressed)",
+     ".trace.json", write_chrome},
+    {"folded", "folded stacks: flamegraph.pl, inferno, speedscope", ".folded", write_folded_stacks},
+    {"speedscope", "speedscope.app, one profile per thread", ".speedscope.json",
+     write_speedscope_file},
+    {"perf-script", "the text of perf script: stackcollapse-perf.pl, Firefox Profiler, speedscope",
+     ".perf.txt", write_perf_script_text},
+    {"callgraph", "call graph as SVG (needs gprof2dot and dot)", ".svg", write_svg},
+    {"json", "the ledger of compiles, as in compiles.json", ".json", write_json},
+};
+
+}  // namespace
+
+std::span<const ExportFormat> export_formats() { return kFormats; }
+
+Result<void> export_recording(const Attribution& attribution, std::string_view format,
+                              const std::string& path, std::string_view compile,
+                              std::optional<FileOwner> owner) {
+  auto found = std::find_if(std::begin(kFormats), std::end(kFormats),
+                            [&](const ExportFormat& known) { return format == known.name; });
+  if (found == std::end(kFormats)) {
+    Error unknown = error("unknown format '" + escape_terminal(format) + "'", "formats:");
+    for (const ExportFormat& known : kFormats) unknown.hint += std::string(" ") + known.name;
+    unknown.exit_code = 2;
+    return unknown;
+  }
+  ExportRequest request{attribution, {}, path, owner};
+  if (!compile.empty()) {
+    ASSIGN_OR_RETURN(request.compiles, find_compiles(attribution, compile));
+  }
+  return found->write(request);
+}
+
+}  // namespace dynprof

@@ -1,0 +1,23 @@
+// Folded stacks: "root;caller;leaf count" per line, for flamegraph.pl, speedscope, inferno and
+// gprof2dot -f collapse. Python frames read "function (file.py:line)" as py-spy writes them, kernel
+// frames end in "_[k]" as flamegraph.pl colours by.
+#pragma once
+
+#include <vector>
+
+#include "symbolizer/attribution/attribution.h"
+#include "symbolizer/base/file_output.h"
+#include "symbolizer/profile/stack_counts.h"
+
+namespace dynprof {
+
+struct FoldedOptions {
+  std::vector<CompileIndex> compiles{};  // empty: every sample
+  bool compile_root = false;  // first frame "[0/1]", "[runtime]", "[unattributed]" or the phase
+  bool lines = true;          // false: first lines, so that a function is one frame
+};
+
+Result<void> write_folded(const Attribution& attribution, const StackCounts& counts,
+                          const FoldedOptions& options, ByteSink& sink);
+
+}  // namespace dynprof

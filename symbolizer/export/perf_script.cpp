@@ -1,0 +1,106 @@
+#include "symbolizer/export/perf_script.h"
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+#include "symbolizer/base/text.h"
+#include "symbolizer/export/display.h"
+#include "symbolizer/export/select.h"
+#include "symbolizer/profile/timeline.h"
+
+namespace dynprof {
+namespace {
+
+class PerfScript {
+ public:
+  PerfScript(const Attribution& attribution, ByteSink& sink)
+      : frames_(attribution.frames()),
+        tables_(attribution.recording().tables()),
+        index_(tables_),
+        texts_(index_.function_count()),
+        out_(sink) {
+    const Meta& meta = attribution.recording().meta();
+    // ": <period> <event>:" ends every sample's first line.
+    std::string event = escape_terminal(cap_text(meta.event));
+    tail_ =
+        ": " + std::to_string(meta.period_ns) + ' ' + (event.empty() ? "cpu-clock" : event) + ":\n";
+    for (const Thread& thread : tables_.threads) {
+      std::string comm = escape_terminal(tables_.strings[thread.comm]);
+      // perf shows a thread without a name by its number.
+      if (comm.empty()) comm = ':' + std::to_string(thread.tid);
+      heads_.push_back(comm + ' ' + std::to_string(thread.pid) + '/' + std::to_string(thread.tid) +
+                       ' ');
+    }
+  }
+
+  void add(const Sample& sample) {
+    std::string& text = out_.text();
+    text += heads_[sample.thread];
+    append_time(text, sample.time_ns);
+    text += tail_;
+    StackId node = sample.stack;
+    for (std::uint32_t depth = index_.depth(node); depth > 0; --depth) {
+      append_frame(text, node);
+      node = index_.caller(node);
+    }
+    if (root_missing(sample)) text += "\t               0 [root side missing] ([unknown])\n";
+    text += '\n';
+    out_.flush_if_full();
+  }
+  Result<void> finish() { return out_.finish(); }
+
+ private:
+  static void append_time(std::string& text, std::uint64_t ns) {
+    char digits[24];
+    auto end = std::to_chars(digits, digits + sizeof digits, ns / 1'000'000'000).ptr;
+    text.append(digits, end);
+    text += '.';
+    auto micros = static_cast<std::uint32_t>(ns % 1'000'000'000 / 1000);
+    for (std::uint32_t unit = 100'000; unit > 0; unit /= 10) {
+      text += static_cast<char>('0' + micros / unit % 10);
+    }
+  }
+
+  void append_frame(std::string& text, StackId node) {
+    FrameId frame = index_.frame(node);
+    char digits[16];
+    auto end = std::to_chars(digits, digits + sizeof digits, tables_.frames[frame].offset, 16).ptr;
+    text += '\t';
+    text.append(16 - static_cast<std::size_t>(end - digits), ' ');
+    text.append(digits, end);
+    std::string& name = texts_[index_.function(node)];
+    if (name.empty()) name = frame_text(frames_[frame]);
+    text += name;
+  }
+
+  // " symbol (dso)\n"
+  static std::string frame_text(const ResolvedFrame& frame) {
+    std::string dso = frame.kind == FrameKind::kKernel ? "[kernel.kallsyms]"
+                      : frame.file.empty()             ? "[unknown]"
+                                                       : escape_terminal(cap_text(frame.file));
+    return ' ' + escape_terminal(display_name(frame)) + " (" + dso + ")\n";
+  }
+
+  const ResolvedFrames& frames_;
+  const Tables& tables_;
+  StackIndex index_;
+  std::vector<std::string> texts_;  // by function
+  std::vector<std::string> heads_;  // by ThreadId: "comm pid/tid "
+  std::string tail_;
+  BufferedSink out_;
+};
+
+}  // namespace
+
+Result<void> write_perf_script(const Attribution& attribution,
+                               const std::vector<CompileIndex>& compiles, ByteSink& sink) {
+  PerfScript script(attribution, sink);
+  CompileFilter filter(attribution, compiles);
+  attribution.for_each([&](const AttributedSample& at) {
+    if (filter.wants(at)) script.add(at.sample);
+  });
+  return script.finish();
+}
+
+}  // namespace dynprof

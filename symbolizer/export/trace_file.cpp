@@ -1,0 +1,246 @@
+#include "symbolizer/export/trace_file.h"
+
+#include <map>
+#include <utility>
+
+#include "symbolizer/export/display.h"
+
+namespace dynprof {
+namespace {
+
+// Linux gives out no tid above this (PID_MAX_LIMIT), so there is room for rows of our own. Only a
+// damaged recording has others; they are moved out of the way, so that rows never mix.
+constexpr std::int64_t kMaxTid = 4'194'304;
+constexpr std::int64_t kSpanRowBase = 1'000'000'000;  // "1000012345" still shows the tid
+constexpr std::int64_t kBadTidBase = std::int64_t{1} << 33;
+
+// Kineto's "kernel" is a GPU kernel and tools add those up: the operating system's get a word of
+// their own.
+const char* category(FrameKind kind) {
+  switch (kind) {
+    case FrameKind::kPython:
+      return "python_function";
+    case FrameKind::kNative:
+      return "native";
+    case FrameKind::kKernel:
+      return "os_kernel";
+  }
+  return "native";
+}
+
+}  // namespace
+
+std::int64_t TraceRow::frames_tid() const {
+  return tid >= 0 && tid <= kMaxTid ? tid : kBadTidBase + static_cast<std::uint32_t>(tid);
+}
+
+std::int64_t TraceRow::spans_tid() const { return kSpanRowBase + frames_tid(); }
+
+const FrameTexts::Text& FrameTexts::operator[](FrameId frame) {
+  Text& text = texts_[index_.function_of(frame)];
+  if (!text.made) {
+    text.made = true;
+    text.name = json_escape(display_name(frames_[frame]));
+    text.file = json_escape(cap_text(frames_[frame].file));
+  }
+  return text;
+}
+
+TraceShared::TraceShared(const Attribution& from)
+    : attribution(from),
+      tables(from.recording().tables()),
+      index(tables),
+      texts(from.frames(), index),
+      period_ns(drawing_period_ns(from.recording().meta())),
+      base_ns(from.recording().meta().start_ns) {
+  std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
+  for (const Thread& thread : tables.threads) {
+    auto [it, added] =
+        known.try_emplace({thread.pid, thread.tid}, static_cast<std::uint32_t>(rows.size()));
+    if (added) rows.push_back(TraceRow{thread.pid, thread.tid, 0, false});
+    rows[it->second].comm = thread.comm;
+    row_of_thread.push_back(it->second);
+  }
+  frames_before_compile.resize(tables.stacks.size());
+  for (StackId stack = 1; stack < tables.stacks.size(); ++stack) {
+    frames_before_compile[stack] = attribution.begins_compile(stack)
+                                       ? index.depth(stack) - 1
+                                       : frames_before_compile[index.caller(stack)];
+  }
+  for (const Compile& compile : attribution.compiles()) {
+    rows[row_of_thread[compile.thread]].has_compiles = true;
+  }
+}
+
+TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink)
+    : shared_(shared), sink_(std::move(sink)), json_(*sink_) {}
+
+void TraceFile::begin(std::span<const TraceRow> rows) {
+  head();
+  processes(rows);
+  for (const TraceRow& row : rows) threads(row);
+}
+
+void TraceFile::head() {
+  const Meta& meta = shared_.attribution.recording().meta();
+  json_.begin_object();
+  json_.field("schemaVersion", 1);
+  json_.field("displayTimeUnit", "ms");
+  // Kineto's convention: unix nanoseconds = baseTimeNanoseconds + ts * 1000.
+  json_.field("baseTimeNanoseconds",
+              static_cast<std::int64_t>(meta.start_ns +
+                                        static_cast<std::uint64_t>(meta.realtime_offset_ns)));
+  json_.key("dynprof");
+  json_.begin_object();
+  json_.field("version", meta.version);
+  json_.field("clock", "CLOCK_MONOTONIC");
+  json_.field("start_monotonic_ns", meta.start_ns);
+  json_.field("realtime_offset_ns", meta.realtime_offset_ns);
+  json_.field("sampling_period_ns", shared_.period_ns);
+  json_.field("event", meta.event);
+  json_.field("command", cap_text(meta.command));
+  json_.field("python", meta.python);
+  json_.field("torch", meta.torch);
+  json_.end_object();
+  json_.key("traceEvents");
+  json_.begin_array();
+}
+
+void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
+  const std::int64_t tid = row.frames_tid();
+  if (slice.frame == kRootMissing) {
+    if (!slice_begin("python_function", row.pid, tid, slice.begin_ns, slice.end_ns)) return;
+    json_.field("name", "<root side missing>");
+    json_.end_object();
+    return;
+  }
+  const FrameTexts::Text& text = shared_.texts[slice.frame];
+  const ResolvedFrame& resolved = shared_.texts.resolved(slice.frame);
+  if (!slice_begin(category(resolved.kind), row.pid, tid, slice.begin_ns, slice.end_ns)) return;
+  json_.key("name");
+  json_.escaped(text.name);
+  if (!text.file.empty()) {
+    json_.key("args");
+    json_.begin_object();
+    json_.key(resolved.kind == FrameKind::kPython ? "file" : "object");
+    json_.escaped(text.file);
+    if (resolved.line > 0) json_.field("line", resolved.line);
+    json_.end_object();
+  }
+  json_.end_object();
+}
+
+void TraceFile::span(const TraceRow& row, const SpanSlice& slice) {
+  const Compile& compile = shared_.attribution.compiles()[slice.compile];
+  const char* kind = compile_kind_text(compile.kind);
+  if (!slice_begin(slice.is_phase ? "phase" : "compile", row.pid, row.spans_tid(), slice.begin_ns,
+                   slice.end_ns)) {
+    return;
+  }
+  if (slice.is_phase) {
+    json_.field("name", phase_text(slice.phase));
+  } else {
+    std::string name =
+        "Compile " + compile.id.text() + ' ' + kind + " attempt " + std::to_string(compile.attempt);
+    if (compile.repeat > 1) name += " (again, " + std::to_string(compile.repeat) + ')';
+    json_.field("name", name);
+  }
+  json_.key("args");
+  json_.begin_object();
+  json_.field("trace_id", compile.id.text());
+  json_.field("attempt", compile.attempt);
+  if (!slice.is_phase) compile_args(compile, kind);
+  json_.end_object();
+  json_.end_object();
+}
+
+Result<void> TraceFile::finish() {
+  json_.end_array();
+  json_.end_object();
+  return json_.finish();
+}
+
+void TraceFile::compile_args(const Compile& compile, const char* kind) {
+  const Tables& tables = shared_.tables;
+  json_.field("kind", kind);
+  if (compile.user_code != 0) {
+    const Code& code = tables.codes[compile.user_code];
+    json_.field("function", cap_text(tables.strings[code.qualname]));
+    json_.field("file", cap_text(tables.strings[code.filename]));
+    json_.field("line", code.first_line);
+  }
+  json_.field("samples", compile.samples);
+  json_.field("complete", !compile.began_before && !compile.open_at_end);
+}
+
+std::uint64_t TraceFile::relative(std::uint64_t ns) const {
+  return ns > shared_.base_ns ? ns - shared_.base_ns : 0;
+}
+
+// False: nothing of it is after the start of the trace.
+bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
+                            std::uint64_t begin_ns, std::uint64_t end_ns) {
+  std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
+  if (begin >= end) return false;
+  json_.line_break();
+  json_.begin_object();
+  json_.field("ph", "X");
+  json_.field("cat", kind);
+  json_.field("pid", pid);
+  json_.field("tid", tid);
+  json_.key("ts");
+  json_.microseconds(begin);
+  json_.key("dur");
+  json_.microseconds(end - begin);
+  return true;
+}
+
+template <class Value>
+void TraceFile::metadata(const char* name, std::int32_t pid, std::int64_t tid, const char* argument,
+                         const Value& value) {
+  json_.line_break();
+  json_.begin_object();
+  json_.field("ph", "M");
+  json_.field("name", name);
+  json_.field("pid", pid);
+  json_.field("tid", tid);
+  json_.field("ts", 0);
+  json_.key("args");
+  json_.begin_object();
+  json_.field(argument, value);
+  json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::processes(std::span<const TraceRow> rows) {
+  const Tables& tables = shared_.tables;
+  std::map<std::int32_t, const Process*> known;
+  for (const TraceRow& row : rows) known.emplace(row.pid, nullptr);
+  for (const Process& process : tables.processes) {
+    if (auto it = known.find(process.pid); it != known.end()) it->second = &process;
+  }
+  for (auto [pid, process] : known) {
+    std::string name;
+    if (process != nullptr) name = cap_text(tables.strings[process->comm]);
+    if (name.empty()) name = "process " + std::to_string(pid);
+    metadata("process_name", pid, 0, "name", name);
+    metadata("process_labels", pid, 0, "labels", "CPU");
+    metadata("process_sort_index", pid, 0, "sort_index", pid);
+  }
+}
+
+// Both rows have the same sort index, the thread's own as in Kineto's traces; viewers then go by
+// name, which puts the compiles right above the stacks.
+void TraceFile::threads(const TraceRow& row) {
+  const Tables& tables = shared_.tables;
+  std::string tid = std::to_string(row.tid);
+  if (row.has_compiles) {
+    metadata("thread_name", row.pid, row.spans_tid(), "name", "compiles (tid " + tid + ')');
+    metadata("thread_sort_index", row.pid, row.spans_tid(), "sort_index", row.tid);
+  }
+  metadata("thread_name", row.pid, row.frames_tid(), "name",
+           "thread " + tid + " (" + cap_text(tables.strings[row.comm]) + ')');
+  metadata("thread_sort_index", row.pid, row.frames_tid(), "sort_index", row.tid);
+}
+
+}  // namespace dynprof

@@ -1,0 +1,172 @@
+// What a recording holds, as types: the seam between user/ (which writes it while sampling) and
+// symbolizer/ (a pure function from it to answers). Ids index the vectors of `Tables`; id 0 of
+// strings and blobs is "", of codes and frames an unreadable one, of stacks the empty stack. Times are CLOCK_MONOTONIC nanoseconds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dynprof {
+
+using StringId = std::uint32_t;
+using BlobId = std::uint32_t;
+using CodeId = std::uint32_t;
+using FrameId = std::uint32_t;
+using StackId = std::uint32_t;
+using ThreadId = std::uint32_t;  // index, not a tid
+using ContextId = std::uint32_t;
+
+// Why a frame has no name. Shown in angle brackets in place of one, never guessed around.
+enum class Unreadable : std::uint8_t {
+  kNo = 0,
+  kStale = 1,        // the code object was freed or replaced before it could be read
+  kFault = 2,        // its memory could not be read
+  kBadLayout = 3,    // what was read is not a code object
+  kTooLong = 4,      // a name or line table beyond our bounds
+  kProcessGone = 5,  // the process ended before it could be read
+  kNoSymbol = 6,     // native: no symbol covers the address
+  kLost = 7,         // it was recorded, in a part of the file that is damaged
+};
+// "<stale code>" and such, ready to stand in place of a name; "" for kNo.
+std::string_view unreadable_text(Unreadable reason);
+
+// A Python code object, stored by content.
+struct Code {
+  StringId filename = 0;
+  StringId name = 0;
+  StringId qualname = 0;  // equals `name` on 3.10, which has no qualname
+  std::int32_t first_line = 0;
+  BlobId line_table = 0;     // co_linetable, as CPython stores it
+  std::uint16_t python = 0;  // major << 8 | minor: the line table's format
+  Unreadable unreadable = Unreadable::kNo;
+  bool operator==(const Code&) const = default;
+};
+
+enum class FrameKind : std::uint8_t { kPython = 0, kNative = 1, kKernel = 2 };
+
+// One place in code. Python: `code` and `unit`. Native and kernel: `symbol`, `object`, `offset`.
+struct Frame {
+  FrameKind kind = FrameKind::kPython;
+  bool entry = false;  // Python: first frame of its eval-loop call, for merging with native ones
+  CodeId code = 0;     // Python
+  std::int32_t unit = -1;    // Python: instruction in 2-byte units, -1: not started
+  StringId symbol = 0;       // native
+  StringId object = 0;       // native: path of the mapped file, "[kernel]", "[vdso]"
+  std::uint64_t offset = 0;  // native: offset in the file; kernel: the address
+  bool operator==(const Frame&) const = default;
+};
+
+// The function a native or kernel frame lies in, found after the frame was written.
+struct NativeName {
+  FrameId frame = 0;
+  StringId symbol = 0;
+  bool operator==(const NativeName&) const = default;
+};
+
+// Stacks are a tree: a stack is its leaf frame and the stack of its caller (0: none).
+struct StackNode {
+  StackId caller = 0;
+  FrameId frame = 0;
+  bool operator==(const StackNode&) const = default;
+};
+
+// A marker frame of torch seen on a sample's stack, root first in a Context.
+enum class MarkerKind : std::uint8_t { kCompile = 1, kAttempt = 2, kBackward = 3 };
+struct Marker {
+  MarkerKind kind = MarkerKind::kCompile;
+  bool readable = true;  // false: the frame is there, its local was not readable or not set
+  std::int32_t autograd_id = -1;  // -1: absent
+  std::int32_t frame_id = -1;
+  std::int32_t compile_id = -1;
+  std::int32_t attempt = -1;
+  std::uint32_t depth = 0;     // frames between it and the root
+  std::uint64_t instance = 0;  // differs between two calls of the marker on one stack
+  CodeId user_code = 0;        // kCompile: the function being compiled, 0: not known
+  bool operator==(const Marker&) const = default;
+};
+
+// All markers of a stack, root first. Context 0 is "no marker on the stack".
+struct Context {
+  std::vector<Marker> markers;
+  bool operator==(const Context&) const = default;
+};
+
+struct Process {
+  std::int32_t pid = 0;
+  std::int32_t parent_pid = 0;  // 0: not a child seen by us
+  StringId comm = 0;
+  StringId exe = 0;
+  StringId command_line = 0;
+  StringId python = 0;         // "3.11.7", "" for none
+  StringId torch = 0;          // "2.13.0+cpu", "" for none
+  std::uint64_t start_ns = 0;  // first seen; 0: there when we attached
+  // Its stacks were looked at when we attached, and no thread was compiling: what the first samples
+  // show began after that. False also when that is not known.
+  bool no_compile_at_start = false;
+  bool operator==(const Process&) const = default;
+};
+
+struct Thread {
+  std::int32_t pid = 0;
+  std::int32_t tid = 0;
+  StringId comm = 0;
+  bool operator==(const Thread&) const = default;
+};
+
+// Sample.flags
+inline constexpr std::uint8_t kSampleTruncated = 1;   // root side cut at the frame limit
+inline constexpr std::uint8_t kSampleFrameFault = 2;  // root side missing, unreadable
+inline constexpr std::uint8_t kSampleMarkersCut = 4;
+inline constexpr std::uint8_t kSampleNoPython =
+    8;  // thread without Python frames: native leaf only
+
+struct Sample {
+  std::uint64_t time_ns = 0;
+  ThreadId thread = 0;
+  StackId stack = 0;
+  ContextId context = 0;
+  std::uint8_t flags = 0;
+  bool operator==(const Sample&) const = default;
+};
+
+// What is known once, at the start. Kept as JSON in the file; see docs/recording-format.md.
+struct Meta {
+  std::int32_t target_pid = 0;  // 0: a command or several
+  std::uint32_t frequency_hz = 0;
+  std::uint64_t period_ns = 0;          // the weight of one sample
+  std::uint64_t start_ns = 0;           // CLOCK_MONOTONIC
+  std::int64_t realtime_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_MONOTONIC
+  std::string event;                    // "cpu-clock" or "cycles"
+  std::string host;
+  std::string kernel;
+  std::string command;  // the command line of the target
+  std::string python;   // of the target, "" for none
+  std::string torch;
+  std::string version;  // of dynprof-bpf
+  bool operator==(const Meta&) const = default;
+};
+
+// Known at the end: how it ended and everything that went wrong, by counter name (bpf/counters.h).
+struct Trailer {
+  std::uint64_t end_ns = 0;
+  std::string reason;  // "interrupted", "duration", "target exited", ...
+  std::map<std::string, std::uint64_t> counters;
+  bool operator==(const Trailer&) const = default;
+};
+
+struct Tables {
+  std::vector<std::string_view> strings;
+  std::vector<std::string_view> blobs;
+  std::vector<Code> codes;
+  std::vector<Frame> frames;
+  std::vector<StackNode> stacks;
+  std::vector<Context> contexts;
+  std::vector<Process> processes;
+  std::vector<Thread> threads;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+#include <utility>
+
+#include "bpf/events.h"
+#include "symbolizer/report/sections.h"
+
+namespace dynprof {
+namespace {
+
+struct Counter {
+  const char* name;
+  const char* sentence;
+};
+constexpr Counter kCounters[] = {
+#define DYNPROF_COUNTER(id, name, sentence) {name, sentence},
+    DP_COUNTERS(DYNPROF_COUNTER)
+#undef DYNPROF_COUNTER
+    // Of the recording's writer.
+    {"samples_not_written", "samples not written: the file could not grow"},
+};
+
+std::string sentence_of(const std::string& name) {
+  for (const Counter& counter : kCounters) {
+    if (name == counter.name) return counter.sentence;
+  }
+  return name;  // of another version
+}
+
+std::string plural(std::uint64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", grouped(count), count == 1 ? one : many);
+}
+
+std::string utc(std::int64_t realtime_ns) {
+  std::time_t seconds = static_cast<std::time_t>(realtime_ns / 1'000'000'000);
+  std::tm parts{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return "?";
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900,
+                     parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
+}
+
+void append_losses(std::string& out, const Recording& recording) {
+  bool any = false;
+  for (const auto& [name, count] : recording.trailer().counters) {
+    if (count == 0 || name == "samples") continue;
+    if (!any) append_comment(out, "Lost or incomplete:");
+    any = true;
+    append_comment(out, fmt::format("  {:>10}  {}", grouped(count), sentence_of(name)));
+  }
+  if (!any) append_comment(out, "Lost or incomplete: nothing");
+  if (!recording.complete()) {
+    append_comment(out, "The recording has no end mark: the recorder was ended while it wrote.");
+  }
+  for (const std::string& sentence : recording.damage()) append_comment(out, "Damage: " + sentence);
+}
+
+std::string selection_text(const Selection& selection) {
+  std::string text;
+  if (!selection.options.compiles.empty()) {
+    text += "compiles";
+    for (CompileIndex i : selection.compiles) text += " [" + selection.attribution().label(i) + "]";
+  }
+  if (!selection.options.phases.empty()) {
+    text += text.empty() ? "phases" : ", phases";
+    for (Phase phase : selection.options.phases) text += std::string(" ") + phase_text(phase);
+  }
+  return text;
+}
+
+}  // namespace
+
+void append_header(std::string& out, const Selection& selection) {
+  const Attribution& attribution = selection.attribution();
+  const Recording& recording = attribution.recording();
+  const Meta& meta = recording.meta();
+  const Tables& tables = recording.tables();
+
+  std::string target = meta.command.empty() ? "no end seen" : cut(meta.command, 70);
+  if (meta.target_pid != 0) target += fmt::format(" (pid {})", meta.target_pid);
+  append_comment(out, fmt::format("dynprof-bpf {}: {}", cut(meta.version, 20), target));
+  append_comment(
+      out, fmt::format(
+               "Python {}, torch {}; {}, Linux {}; {}", meta.python.empty() ? "none" : meta.python,
+               meta.torch.empty() ? "none" : meta.torch, cut(meta.host, 30), cut(meta.kernel, 30),
+               utc(static_cast<std::int64_t>(meta.start_ns) + meta.realtime_offset_ns)));
+  std::set<std::int32_t> processes;
+  std::set<std::pair<std::int32_t, std::int32_t>> threads;
+  for (const Thread& thread : tables.threads) {
+    processes.insert(thread.pid);
+    threads.emplace(thread.pid, thread.tid);
+  }
+  std::uint64_t samples = recording.sample_count();
+  std::uint64_t end_ns = std::max(recording.trailer().end_ns, meta.start_ns);
+  append_comment(
+      out, fmt::format("Samples: {} of '{}' at {} Hz = {:.2f} s on-CPU in {:.2f} s; {}, {}; {}",
+                       grouped(samples), cut(meta.event, 20), meta.frequency_hz,
+                       static_cast<double>(samples) * selection.period_s,
+                       static_cast<double>(end_ns - meta.start_ns) * 1e-9,
+                       plural(threads.size(), "thread", "threads"),
+                       plural(processes.size(), "process", "processes"),
+                       recording.trailer().reason.empty() ? "no end seen"
+                                                          : cut(recording.trailer().reason, 40)));
+  append_losses(out, recording);
+
+  std::uint64_t inside = attribution.attributed() + attribution.unattributed();
+  std::string split =
+      fmt::format("In compiles: {} samples, {} with a trace id ({} unattributed)", grouped(inside),
+                  percent(attribution.attributed(), inside), grouped(attribution.unattributed()));
+  if (attribution.detached() > 0) {
+    split += fmt::format("; {} of compile work on threads without an id",
+                         grouped(attribution.detached()));
+  }
+  append_comment(out, split + fmt::format("; {} of run time", grouped(attribution.runtime())));
+  if (std::string only = selection_text(selection); !only.empty()) {
+    append_comment(out, fmt::format("Only {}: {} samples", only, grouped(selection.samples)));
+  }
+  out += "#\n";
+}
+
+}  // namespace dynprof

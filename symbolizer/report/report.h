@@ -1,0 +1,27 @@
+// The text report: what a person reads first. At most 100 columns; every name from the target is
+// escaped for the terminal and cut to its column.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "symbolizer/attribution/attribution.h"
+#include "symbolizer/profile/folded_recording.h"
+
+namespace dynprof {
+
+// Columns of the table of symbols, in the order they are printed; rows with equal columns are one.
+enum class SortKey : std::uint8_t { kComm, kDso, kSymbol, kPhase, kCompile };
+
+struct ReportOptions {
+  std::vector<CompileIndex> compiles{};  // empty: every sample
+  std::vector<Phase> phases{};           // empty: every phase
+  std::vector<SortKey> sort{SortKey::kComm, SortKey::kDso, SortKey::kSymbol};
+  double percent_limit = 0.5;  // rows of the symbol table below it are left out, and counted
+  bool children = false;       // also the share of samples with the row anywhere on the stack
+  bool tables = false;         // per compile: 20 rows by tottime and 20 by cumtime
+};
+
+std::string render_report(FoldedRecording& folded, const ReportOptions& options);
+
+}  // namespace dynprof

@@ -1,0 +1,48 @@
+// The parts of the report, in the order they are printed, and what they share. Each appends whole
+// lines of at most kReportColumns columns.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "symbolizer/report/report.h"
+
+namespace dynprof {
+
+inline constexpr std::size_t kReportColumns = 100;
+
+// What the options leave of the samples.
+struct Selection {
+  FoldedRecording& folded;
+  const ReportOptions& options;
+  std::vector<CompileIndex> compiles;  // all, if the options name none
+  std::vector<StackCount> counts;
+  std::uint64_t samples = 0;
+  double period_s = 0;
+
+  const Attribution& attribution() const { return folded.attribution(); }
+  const Tables& tables() const { return folded.attribution().recording().tables(); }
+};
+
+void append_header(std::string& out, const Selection& selection);
+void append_compile_table(std::string& out, const Selection& selection);
+void append_symbol_table(std::string& out, const Selection& selection);
+void append_user_lines(std::string& out, const Selection& selection);
+void append_profile_tables(std::string& out, const Selection& selection);
+
+// ---- text ------------------------------------------------------------------------------------
+// A name from the target in `width` columns: escaped, cut, and filled up with spaces on the right.
+std::string cell(std::string_view text, std::size_t width, bool keep_tail = false);
+// The same without filling up.
+std::string cut(std::string_view text, std::size_t width, bool keep_tail = false);
+// "# <text>" broken at spaces into lines.
+void append_comment(std::string& out, std::string_view text);
+// "12,345".
+std::string grouped(std::uint64_t number);
+// "12.34%", "-" of nothing.
+std::string percent(std::uint64_t part, std::uint64_t whole);
+
+}  // namespace dynprof

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""One file, one idea: no source over 600 lines. Tables (data, not logic) are exempt by name."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LIMIT = 600
+FOLDERS = ("bpf", "user", "symbolizer", "cupti", "tests", "scripts", "demo", "mk")
+SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".mk"}
+
+
+def is_table(path):
+    return path.stem.endswith(("_table", "_tables"))
+
+
+def main():
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
+    too_long = []
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in SUFFIXES and not is_table(path):
+                lines = path.read_text(encoding="utf-8", errors="replace").count("\n")
+                if lines > LIMIT:
+                    too_long.append(f"{path.relative_to(root)}: {lines} lines, at most {LIMIT}")
+    print("\n".join(too_long), end="\n" if too_long else "")
+    return 1 if too_long else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The recording of a cold compile, made once for every test that asks something of it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import samples
+import support
+
+COMPILE_JOB = support.REPO / "tests" / "programs" / "compile_job.py"
+
+
+@dataclass
+class CompileRun:
+    directory: Path  # the output directory
+    truth: dict  # what the job says it did
+    ledger: dict  # compiles.json
+    dump: samples.Dump
+    done: support.Completed  # of dynprof-bpf
+
+
+def record_compile_job(folder, python, *arguments):
+    """Attaches to compile_job.py before its first compile; it ends by itself, and so do we."""
+    target = support.spawn(
+        [python, COMPILE_JOB, folder / "truth.json", *arguments],
+        timeout=180,
+        env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)},
+    )
+    dynprof = support.Dynprof(folder)
+    try:
+        out = folder / "out"
+        run = dynprof.start("--pid", target.pid, "-F", 999, "-o", out)
+        samples.wait_until_sampling(run)
+        target.send("go")
+        target.wait_for("^done", timeout=600)
+        assert target.wait() == 0, target.text
+        done = run.wait()
+        assert done.rc == 0, done
+        return CompileRun(
+            directory=out,
+            truth=json.loads((folder / "truth.json").read_text()),
+            ledger=json.loads((out / "compiles.json").read_text()),
+            dump=samples.Dump(out / "recording.dynprof"),
+            done=done,
+        )
+    finally:
+        dynprof.close()
+        target.kill()
+
+
+@pytest.fixture(scope="session")
+def compile_run(require_root_bpf, venv_python, tmp_path_factory):
+    return record_compile_job(tmp_path_factory.mktemp("compile"), venv_python)
+
+
+@pytest.fixture(scope="session")
+def eager_run(require_root_bpf, venv_python, tmp_path_factory):
+    """Nothing of torch wrapped, and no Inductor: seconds instead of a minute."""
+    folder = tmp_path_factory.mktemp("eager")
+    return record_compile_job(folder, venv_python, "--unwrapped", "--backend", "aot_eager")

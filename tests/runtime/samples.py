@@ -1,0 +1,106 @@
+"""A recording as the tests see it: tests/tools/sample_dump.cpp's JSON with stacks put together."""
+
+import json
+import subprocess
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+
+import support
+
+TRUNCATED, FRAME_FAULT, MARKERS_CUT, NO_PYTHON = 1, 2, 4, 8
+PYTHON_FRAME = 0
+
+
+@dataclass(frozen=True)
+class Frame:
+    function: str
+    file: str
+    line: int
+    name: str
+    kind: int
+    unreadable: str | None
+
+
+@dataclass(frozen=True)
+class Sample:
+    time_ns: int
+    pid: int
+    tid: int
+    stack: int
+    compile: int  # index into Dump.compiles, -1: none
+    phase: str
+    flags: int
+    markers: int
+
+
+class Dump:
+    def __init__(self, path):
+        tool = support.BUILD / "tests" / "sample_dump"
+        done = subprocess.run([tool, path], capture_output=True, timeout=300)
+        assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
+        text = json.loads(done.stdout)
+        self.meta, self.trailer = text["meta"], text["trailer"]
+        self.complete, self.damage = text["complete"], text["damage"]
+        self.processes, self.compiles = text["processes"], text["compiles"]
+        self.frames = [Frame(*row) for row in text["frames"]]
+        self.samples = [Sample(*row) for row in text["samples"]]
+        self._nodes = text["stacks"]
+        self._stacks = {0: ()}
+
+    def stack(self, number):
+        """The stack's Python frames, root first."""
+        pending = []
+        while number not in self._stacks:
+            pending.append(number)
+            number = self._nodes[number][0]
+        for node in reversed(pending):
+            caller, frame = self._nodes[node]
+            frames = self._stacks[caller]
+            if self.frames[frame].kind == PYTHON_FRAME:
+                frames += (self.frames[frame],)
+            self._stacks[node] = frames
+        return self._stacks[pending[0] if pending else number]
+
+    def counter(self, name):
+        return self.trailer["counters"].get(name, 0)
+
+    def of_pid(self, pid):
+        return [sample for sample in self.samples if sample.pid == pid]
+
+    def functions(self, pid):
+        """{function: samples with it on the stack} of one process."""
+        counts = defaultdict(int)
+        for sample in self.of_pid(pid):
+            for function in {frame.function for frame in self.stack(sample.stack)}:
+                counts[function] += 1
+        return counts
+
+
+class ByThread:
+    """Samples by thread and time."""
+
+    def __init__(self, samples):
+        threads = defaultdict(list)
+        for sample in samples:
+            threads[sample.tid].append(sample)
+        self._threads = {}
+        for tid, list_ in threads.items():
+            list_.sort(key=lambda sample: sample.time_ns)
+            self._threads[tid] = ([sample.time_ns for sample in list_], list_)
+
+    def between(self, tid, begin, end):
+        times, samples = self._threads.get(tid, ([], []))
+        return samples[bisect_left(times, begin) : bisect_right(times, end)]
+
+
+def start_recording(dynprof, directory, *arguments, hertz=999):
+    """`dynprof-bpf record ...`, once it samples."""
+    run = dynprof.start("record", "-F", hertz, "-o", directory, *arguments)
+    wait_until_sampling(run)
+    return run
+
+
+def wait_until_sampling(run):
+    """It says so when everything is attached."""
+    run.wait_for_err(r"(?m)^Sampling ", timeout=60)

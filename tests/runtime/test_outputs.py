@@ -1,0 +1,299 @@
+"""The output directory of a real cold compile: all files there, right, and made again."""
+
+import gzip
+import json
+import os
+import pstats
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+
+import support
+
+pytestmark = pytest.mark.root_bpf
+
+FORMATS = ("pstats", "chrome", "folded", "speedscope", "perf-script")
+
+
+def stem(row):
+    """Design of the file names: what torch itself would call them."""
+    function = "_compile_inner" if row["kind"] == "forward" else "compile_backward"
+    attempt = f"_{row['attempt']}" if row["attempt"] else ""
+    return f"{function}_{row['trace_id'].replace('/', '_')}{attempt}"
+
+
+def profile_path(run, row):
+    return run.directory / "compiles" / f"{stem(row)}.profile"
+
+
+# ---- the directory -------------------------------------------------------------------------------
+
+
+def test_files_are_where_they_should_be(compile_run):
+    names = {
+        path.relative_to(compile_run.directory).as_posix()
+        for path in compile_run.directory.rglob("*")
+        if path.is_file()
+    }
+    assert {"recording.dynprof", "report.txt", "compiles.json", "trace.json.gz"} <= names
+    for row in compile_run.ledger["compiles"]:
+        assert f"compiles/{stem(row)}.profile" in names
+        assert f"compiles/{stem(row)}.trace.json" in names
+    known = re.compile(
+        r"recording\.dynprof|report\.txt|compiles\.json|trace\.json\.gz|"
+        r"(compiles/(_compile_inner|compile_backward)_\d+_\d+(_\d+)?"
+        r"\.(profile|trace\.json|svg|dynamo\.profile))|generated/.*"
+    )
+    assert not [name for name in names if not known.fullmatch(name)]
+
+
+def test_files_are_private(compile_run):
+    for path in [compile_run.directory, *compile_run.directory.rglob("*")]:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), f"{path}: {mode:o}"
+
+
+# ---- compiles.json -------------------------------------------------------------------------------
+
+NUMBER = (int, float)
+TOP = {
+    "version": int,
+    "pid": int,
+    "torch": str,
+    "python": str,
+    "frequency_hz": int,
+    "samples": int,
+    "lost": dict,
+    "compiles": list,
+}
+# None: a type alone is not enough; see the checks below.
+ROW = {
+    "trace_id": str,
+    "attempt": int,
+    "kind": str,
+    "function": (str, type(None)),
+    "file": (str, type(None)),
+    "line": (int, type(None)),
+    "process": int,
+    "thread": int,
+    "start_ns": int,
+    "wall_s": (*NUMBER, type(None)),
+    "cpu_s": (*NUMBER, type(None)),
+    "wait_s": (*NUMBER, type(None)),
+    "children_cpu_s": (*NUMBER, type(None)),
+    "exact": bool,
+    "complete": bool,
+    "phases": list,
+    "graph_breaks": list,
+    "recompile_reason": (str, type(None)),
+    "restart_reasons": list,
+    "failed": (str, type(None)),
+    "samples": int,
+    "generated": list,
+}
+PHASE = {
+    "name": str,
+    "wall_s": (*NUMBER, type(None)),
+    "cpu_s": (*NUMBER, type(None)),
+    "samples": int,
+}
+
+
+def check_fields(what, value, schema):
+    for field, kind in schema.items():
+        assert field in value, f"{what} has no {field}"
+        assert isinstance(value[field], kind), f"{what}: {field} is {value[field]!r}"
+        assert not isinstance(value[field], bool) or kind is bool, f"{what}: {field}"
+
+
+def test_ledger_schema(compile_run):
+    ledger = compile_run.ledger
+    check_fields("compiles.json", ledger, TOP)
+    assert ledger["version"] == 1
+    assert ledger["pid"] == compile_run.truth["pid"]
+    assert ledger["torch"] == compile_run.truth["torch"]
+    assert ledger["python"] == compile_run.truth["python"]
+    assert ledger["frequency_hz"] == 999
+    for row in ledger["compiles"]:
+        check_fields(row["trace_id"], row, ROW)
+        assert re.fullmatch(r"(!\d+/)?\d+/\d+|!\d+", row["trace_id"])
+        assert row["kind"] in ("forward", "backward", "compiled_autograd", "export")
+        assert row["samples"] > 0
+        for phase in row["phases"]:
+            check_fields(f"a phase of {row['trace_id']}", phase, PHASE)
+        assert len({phase["name"] for phase in row["phases"]}) == len(row["phases"])
+
+
+def test_ledger_adds_up(compile_run):
+    ledger, dump = compile_run.ledger, compile_run.dump
+    period = 1 / ledger["frequency_hz"]
+    assert ledger["samples"] == len(dump.samples)
+    by_key = {(c["id"], c["kind"], c["attempt"]): c["samples"] for c in dump.compiles}
+    for row in ledger["compiles"]:
+        assert row["samples"] == by_key[row["trace_id"], row["kind"], row["attempt"]]
+        assert row["cpu_s"] == pytest.approx(row["samples"] * period, rel=0.01)
+        assert sum(phase["samples"] for phase in row["phases"]) == row["samples"]
+        cpu = sum(phase["cpu_s"] for phase in row["phases"])
+        assert cpu == pytest.approx(row["cpu_s"], rel=0.01)
+
+
+def test_phases_are_those_of_a_compile(compile_run):
+    forward = next(
+        row
+        for row in compile_run.ledger["compiles"]
+        if (row["trace_id"], row["kind"]) == ("0/0", "forward")
+    )
+    names = {phase["name"] for phase in forward["phases"]}
+    assert {"dynamo", "aot_autograd", "inductor"} <= names
+
+
+# ---- pstats --------------------------------------------------------------------------------------
+
+
+def test_pstats_total_is_samples_times_period(compile_run):
+    for row in compile_run.ledger["compiles"]:
+        stats = pstats.Stats(str(profile_path(compile_run, row)))
+        expected = row["samples"] / compile_run.ledger["frequency_hz"]
+        total = sum(tottime for _, _, tottime, _, _ in stats.stats.values())
+        assert total == pytest.approx(expected, rel=0.01)
+        assert stats.total_tt == pytest.approx(expected, rel=0.01)
+
+
+def test_pstats_callers_add_up(compile_run):
+    """Per function: what its callers account for is what it has itself, but for the root."""
+    for row in compile_run.ledger["compiles"]:
+        stats = pstats.Stats(str(profile_path(compile_run, row))).stats
+        assert stats
+        roots = 0
+        for key, (primitive, calls, tottime, cumtime, callers) in stats.items():
+            assert 0 <= tottime <= cumtime + 1e-9, key
+            assert 0 <= primitive <= calls, key
+            for caller, numbers in callers.items():
+                assert caller in stats, f"{caller} calls {key} and has no entry"
+                assert len(numbers) == 4
+            if not callers:
+                roots += 1
+                continue
+            total = sum(numbers[2] for numbers in callers.values())
+            # Recursive frames and a root that is called again may be on a stack without a caller.
+            assert total <= tottime * 1.001 + 1e-6, key
+        assert roots >= 1
+
+
+def test_pstats_root_has_it_all(compile_run):
+    for row in compile_run.ledger["compiles"]:
+        stats = pstats.Stats(str(profile_path(compile_run, row)))
+        longest = max(cumtime for _, _, _, cumtime, _ in stats.stats.values())
+        assert longest == pytest.approx(stats.total_tt, rel=0.01)
+
+
+def test_pstats_load_in_every_cpython(compile_run, interpreters):
+    paths = [str(profile_path(compile_run, row)) for row in compile_run.ledger["compiles"]]
+    program = "import pstats, sys\nfor path in sys.argv[1:]: pstats.Stats(path).print_stats(3)"
+    for python in interpreters:
+        done = subprocess.run(
+            [python.path, "-c", program, *paths], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, f"{python}: {done.stderr}"
+        assert done.stdout.count("function calls") == len(paths)
+
+
+def test_profile_names_what_compiles_do(compile_run):
+    """The big functions of a compile, with their cumulative time in sensible order."""
+    row = next(r for r in compile_run.ledger["compiles"] if stem(r) == "_compile_inner_0_0")
+    stats = pstats.Stats(str(profile_path(compile_run, row))).stats
+    cumulative = {}
+    for (_, _, name), (_, _, _, cumtime, _) in stats.items():
+        cumulative[name] = max(cumulative.get(name, 0), cumtime)
+    for name in ("compile_frame", "compile_fx", "call_user_compiler"):
+        assert cumulative[name] > 0
+    assert cumulative["compile_frame"] >= cumulative["call_user_compiler"]
+    assert cumulative["call_user_compiler"] >= cumulative["compile_fx"] * 0.99
+
+
+# ---- chrome traces -------------------------------------------------------------------------------
+
+
+def test_chrome_traces_are_well_formed(compile_run):
+    traces = [compile_run.directory / "trace.json.gz"]
+    traces += sorted(compile_run.directory.glob("compiles/*.trace.json"))
+    assert len(traces) == 1 + len(compile_run.ledger["compiles"])
+    checker = support.REPO / "tests" / "compat" / "check_chrome_trace.py"
+    done = subprocess.run(
+        [sys.executable, checker, *traces], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_chrome_trace_shows_the_compiles(compile_run):
+    with gzip.open(compile_run.directory / "trace.json.gz", "rt", encoding="utf-8") as file:
+        trace = json.load(file)
+    slices = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    names = {event["name"] for event in slices}
+    for row in compile_run.ledger["compiles"]:
+        assert any(row["trace_id"] in name for name in names), f"no slice for {row['trace_id']}"
+
+
+# ---- the report, and everything again from the recording -----------------------------------------
+
+
+def test_report_on_stdout(compile_run):
+    """report.txt is what was printed; where no picture could be drawn, profile tables follow it."""
+    text = (compile_run.directory / "report.txt").read_text()
+    assert compile_run.done.out and text.startswith(compile_run.done.out)
+    assert all(line.isprintable() for line in text.splitlines())
+    too_wide = [line for line in text.splitlines() if len(line) > 100]
+    assert not too_wide
+    for row in compile_run.ledger["compiles"]:
+        assert re.search(rf"(?<![0-9/]){re.escape(row['trace_id'])}(?![0-9/])", text)
+    assert "Overhead" in text
+
+
+def test_report_can_be_made_again(compile_run, dynprof, tmp_path):
+    """From the recording alone, elsewhere."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    os.link(compile_run.directory / "recording.dynprof", alone / "recording.dynprof")
+    done = dynprof.run("report", alone)
+    assert done.rc == 0, done
+    assert done.out == compile_run.done.out
+    assert sorted(path.name for path in alone.iterdir()) == ["recording.dynprof"]
+
+
+def export(dynprof, run, path, form, *arguments):
+    done = dynprof.run("export", run.directory, "-f", form, "-o", path, *arguments)
+    assert done.rc == 0, done
+    return path.read_bytes()
+
+
+def test_profiles_can_be_made_again(compile_run, dynprof, tmp_path):
+    for number, row in enumerate(compile_run.ledger["compiles"]):
+        if row["kind"] != "forward" or row["attempt"]:
+            continue
+        again = export(
+            dynprof, compile_run, tmp_path / f"{number}.profile", "pstats",
+            "--compile", row["trace_id"],
+        )
+        first = profile_path(compile_run, row)
+        if [r["trace_id"] for r in compile_run.ledger["compiles"]].count(row["trace_id"]) == 1:
+            assert again == first.read_bytes()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_twice_is_the_same(compile_run, dynprof, tmp_path, form):
+    first = export(dynprof, compile_run, tmp_path / "one", form)
+    assert first
+    assert first == export(dynprof, compile_run, tmp_path / "two", form)
+
+
+def test_folded_stacks_count_the_samples(compile_run, dynprof, tmp_path):
+    text = export(dynprof, compile_run, tmp_path / "folded", "folded").decode()
+    total = 0
+    for line in text.splitlines():
+        stack, _, count = line.rpartition(" ")
+        assert stack and count.isdigit(), line
+        total += int(count)
+    assert total == compile_run.ledger["samples"]

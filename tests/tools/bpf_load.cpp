@@ -1,0 +1,101 @@
+// Loads every BPF object of the build into this kernel and compares, for each program, how many
+// instructions the verifier walked with a budget: `bpf_load BUDGET_FILE`. Exit 77: not permitted here.
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "process.skel.h"
+#include "sampler.skel.h"
+#include "user/preflight/capabilities.h"
+
+namespace {
+
+constexpr std::size_t kLogBytes = 1 << 16;
+constexpr unsigned kStatsOnly = 4;  // BPF_LOG_STATS of <linux/bpf_verifier.h>, not in its uapi part
+
+struct Loaded {
+  std::string program;
+  std::uint64_t verified = 0;  // instructions walked by the verifier
+};
+
+template <class S>
+int load(std::vector<Loaded>& results) {
+  S* skeleton = S::open();
+  if (!skeleton) return -errno;
+  std::map<std::string, std::vector<char>> logs;
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton->obj) {
+    std::vector<char>& log = logs[bpf_program__name(program)];
+    log.resize(kLogBytes);
+    bpf_program__set_log_buf(program, log.data(), log.size());
+    bpf_program__set_log_level(program, kStatsOnly);
+  }
+  int rc = S::load(skeleton);
+  for (auto& [name, log] : logs) {
+    Loaded loaded{name, 0};
+    if (const char* at = std::strstr(log.data(), "processed "))
+      loaded.verified = std::strtoull(at + std::strlen("processed "), nullptr, 10);
+    if (rc) fmt::print(stderr, "{}:\n{}\n", name, log.data());
+    results.push_back(loaded);
+  }
+  S::destroy(skeleton);
+  return rc;
+}
+
+std::map<std::string, std::uint64_t> read_budget(const char* path) {
+  std::map<std::string, std::uint64_t> budget;
+  std::ifstream file(path);
+  std::string line, name;
+  std::uint64_t limit = 0;
+  while (std::getline(file, line)) {
+    std::istringstream words(line);
+    if (!line.empty() && line[0] != '#' && words >> name >> limit) budget[name] = limit;
+  }
+  return budget;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    fmt::print(stderr, "usage: bpf_load BUDGET_FILE\n");
+    return 2;
+  }
+  if (auto allowed = dynprof::check_may_record("make check-load"); !allowed) {
+    fmt::print("{}\n", allowed.error().what);
+    return 77;
+  }
+  auto budget = read_budget(argv[1]);
+  std::vector<Loaded> results;
+  int failed = 0;
+  if (load<sampler_bpf>(results) != 0) failed++;
+  if (load<process_bpf>(results) != 0) failed++;
+  int passed = 0;
+  for (const Loaded& loaded : results) {
+    auto limit = budget.find(loaded.program);
+    const bool good =
+        limit != budget.end() && loaded.verified > 0 && loaded.verified <= limit->second;
+    fmt::print("{:<16} {:>8} verified instructions, budget {}{}\n", loaded.program, loaded.verified,
+               limit == budget.end() ? "missing" : std::to_string(limit->second),
+               good ? "" : "  FAILED");
+    (good ? passed : failed)++;
+  }
+  for (const auto& [name, limit] : budget) {
+    if (std::any_of(results.begin(), results.end(),
+                    [&](const Loaded& loaded) { return loaded.program == name; }))
+      continue;
+    fmt::print("{}: in the budget, but there is no such program  FAILED\n", name);
+    failed++;
+  }
+  fmt::print("{} passed, {} failed\n", passed, failed);
+  return failed ? 1 : 0;
+}

@@ -1,0 +1,133 @@
+// `record`, and the verb-less main job: attach, sample until told to stop, write the directory.
+#include <fmt/format.h>
+#include <time.h>
+
+#include "symbolizer/base/text.h"
+#include "user/cli/commands.h"
+#include "user/cli/launch.h"
+#include "user/cli/output_directory.h"
+#include "user/cli/outputs.h"
+#include "user/cli/stop_signals.h"
+#include "user/cli/terminal.h"
+#include "user/collector/session.h"
+#include "user/preflight/capabilities.h"
+
+namespace dynprof {
+namespace {
+
+std::string default_directory(pid_t pid) {
+  time_t now = time(nullptr);
+  tm local = {};
+  localtime_r(&now, &local);
+  return fmt::format("dynprof-{}-{:04}{:02}{:02}-{:02}{:02}{:02}", pid, local.tm_year + 1900,
+                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+std::string progress_text(const SessionStatus& status) {
+  return fmt::format("{} | {} samples, {} in compiles, {} lost | {} {} | {}",
+                     format_seconds(static_cast<double>(status.elapsed_ns) / 1e9),
+                     format_count(status.samples), format_count(status.in_compile),
+                     format_count(status.lost), status.processes,
+                     status.processes == 1 ? "process" : "processes", format_bytes(status.bytes));
+}
+
+struct Recorded {
+  SessionStatus status;
+  std::string reason;
+};
+
+Result<Recorded> record(const CommandLine& line, Terminal& terminal,
+                        const OutputDirectory& directory, Session& session,
+                        std::optional<LaunchedCommand>& launched) {
+  ASSIGN_OR_RETURN(UniqueFd file, directory.plain_file(kRecordingName));
+  ASSIGN_OR_RETURN(auto writer, RecordingWriter::create(std::move(file), session.meta()));
+  TRY(session.attach());
+  if (launched) TRY(launched->release());
+  const RecordOptions& options = line.record;
+  terminal.line(fmt::format(
+      "Sampling {} {} times a second{}. {}",
+      options.command.empty() ? fmt::format("process {}", options.pids[0])
+                              : escape_terminal(options.command[0]),
+      options.frequency_hz,
+      options.duration_ns
+          ? fmt::format(" for {}", format_seconds(static_cast<double>(options.duration_ns) / 1e9))
+          : "",
+      "Press Control-C to stop and see the report."));
+  Recorded recorded;
+  ASSIGN_OR_RETURN(recorded.status, session.run(*writer));
+  recorded.reason = session.trailer().reason;
+  return recorded;
+}
+
+int fail(const Error& failure) {
+  print_error(failure);
+  return failure.exit_code;
+}
+
+}  // namespace
+
+int run_record(const CommandLine& line, const std::string& shown_command) {
+  const RecordOptions& options = line.record;
+  Terminal terminal(line.quiet);
+  if (auto allowed = check_may_record(shown_command); !allowed) return fail(allowed.error());
+
+  StopSignals signals;
+  std::optional<LaunchedCommand> launched;
+  SessionOptions session_options;
+  session_options.targets.assign(options.pids.begin(), options.pids.end());
+  if (!options.command.empty()) {
+    auto started = LaunchedCommand::start(options.command);
+    if (!started) return fail(started.error());
+    launched.emplace(std::move(*started));
+    session_options.targets = {launched->pid()};
+    session_options.launched = true;
+  }
+  session_options.frequency_hz = options.frequency_hz;
+  session_options.duration_ns = options.duration_ns;
+  session_options.max_bytes = options.max_bytes;
+  session_options.event = options.event;
+  session_options.children = options.children;
+  SessionHooks hooks;
+  hooks.stop_requested = StopSignals::requested;
+  hooks.progress = [&](const SessionStatus& status) { terminal.progress(progress_text(status)); };
+  hooks.note = [&](const std::string& sentence) { terminal.line("note: " + sentence); };
+
+  auto session = Session::prepare(session_options, hooks);
+  if (!session) return fail(session.error());
+  auto directory = OutputDirectory::create(options.directory.empty()
+                                               ? default_directory(session_options.targets[0])
+                                               : options.directory);
+  if (!directory) return fail(directory.error());
+
+  auto recorded = record(line, terminal, *directory, **session, launched);
+  terminal.clear_progress();
+  if (!recorded) {
+    print_error(recorded.error());
+    if (launched && launched->pid()) launched->wait();
+    return recorded.error().exit_code;
+  }
+  // As perf does: Control-C is meant for the command too. At the end of -d it runs on.
+  if (launched && recorded->reason == "interrupted") launched->terminate();
+  session->reset();  // BPF programs and maps are gone before the outputs are made
+
+  terminal.line(fmt::format(
+      "Captured {} samples ({} lost) in {}: {}.", format_count(recorded->status.samples),
+      format_count(recorded->status.lost),
+      format_seconds(static_cast<double>(recorded->status.elapsed_ns) / 1e9), recorded->reason));
+  if (recorded->status.samples == 0)
+    terminal.line("note: nothing of it ran on a CPU meanwhile, and waiting is not sampled");
+  OutputOptions output_options;
+  output_options.call_graphs = options.call_graphs;
+  output_options.print_report = options.print_report;
+  if (auto written = write_outputs(*directory, output_options, terminal); !written) {
+    Error failure = written.error();
+    if (failure.hint.empty())
+      failure.hint =
+          fmt::format("the recording is whole; when that is mended: dynprof-bpf report {}",
+                      escape_terminal(directory->path()));
+    return fail(failure);
+  }
+  return launched ? launched->wait() : 0;
+}
+
+}  // namespace dynprof

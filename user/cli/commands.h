@@ -1,0 +1,12 @@
+// The verbs. Each returns the exit status; what went wrong has been printed.
+#pragma once
+
+#include "user/cli/options.h"
+
+namespace dynprof {
+
+int run_record(const CommandLine& line, const std::string& shown_command);
+int run_report(const CommandLine& line);
+int run_export(const CommandLine& line);
+
+}  // namespace dynprof

@@ -1,0 +1,288 @@
+#include "user/cli/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "symbolizer/export/export.h"
+#include "version.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::string_view kVerbs[] = {"record", "report", "export"};
+
+constexpr const char* kDescription =
+    "See, per torch.compile trace id, where a live Python process spends its compile time.\n"
+    "The main job:  sudo dynprof-bpf --pid PID     (Ctrl-C ends it and prints the report)\n"
+    "Options before a verb-less --pid are those of `record`.";
+
+Error usage_error(std::string what, std::string hint) {
+  Error e = error(std::move(what), std::move(hint));
+  e.exit_code = 2;
+  return e;
+}
+
+// Number of single-letter edits between two words; the words are short.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); j++) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); i++) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); j++) {
+      std::size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance = 3;
+  if (word.size() > 64) return best;
+  for (const std::string& candidate : candidates) {
+    std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
+  std::vector<std::int32_t> pids;
+  std::string_view rest = text;
+  while (true) {
+    std::string_view word = rest.substr(0, rest.find(','));
+    std::int32_t pid = 0;
+    auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), pid);
+    if (failure != std::errc() || end != word.data() + word.size() || pid <= 0)
+      return usage_error(fmt::format("'{}' is not a process id", word),
+                         "for example --pid 4242, or --pid 4242,4243");
+    if (std::find(pids.begin(), pids.end(), pid) == pids.end()) pids.push_back(pid);
+    if (word.size() == rest.size()) break;
+    rest.remove_prefix(word.size() + 1);
+  }
+  return pids;
+}
+
+struct RawOptions {
+  std::string pid, duration, max_size, event = "cpu-clock";
+  long long frequency = 99;
+  bool no_children = false, no_svg = false;
+};
+
+void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* verb = app.add_subcommand("record", "attach, sample, and write the output directory");
+  verb->add_option("-p,--pid", raw.pid, "process to attach to; several as PID,PID")
+      ->type_name("PID");
+  verb->add_option("-F,--frequency", raw.frequency, "samples per second and CPU (default 99)")
+      ->type_name("HZ");
+  verb->add_option("-d,--duration", raw.duration, "stop after this long: 30, 30s, 500ms, 2m")
+      ->type_name("TIME");
+  verb->add_option("-o,--output", line.record.directory,
+                   "directory to create (default dynprof-<pid>-<time>)")
+      ->type_name("DIR");
+  verb->add_option("-e,--event", raw.event, "cpu-clock (default) or cycles")->type_name("EVENT");
+  verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
+      ->type_name("SIZE");
+  verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
+  verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
+  verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
+}
+
+void add_report(CLI::App& app, CommandLine& line) {
+  CLI::App* verb = app.add_subcommand("report", "print the report of a recording");
+  verb->add_option("dir", line.report.directory, "output directory, or a recording file")
+      ->required()
+      ->type_name("DIR");
+  verb->add_option("--compile", line.report.compile,
+                   "only this trace id: 0/1, 0/1_1, 'backward 0/0'")
+      ->type_name("ID");
+  verb->add_option("--phase", line.report.phase, "only this phase: dynamo, inductor, ...")
+      ->type_name("PHASE");
+  verb->add_option("-s,--sort", line.report.sort, "comma list of comm, dso, sym, phase")
+      ->type_name("KEYS");
+  verb->add_option("--percent-limit", line.report.percent_limit,
+                   "leave out rows below this share (default 0.5)")
+      ->type_name("PERCENT");
+  verb->add_flag("--children,!--no-children", line.report.children,
+                 "also the share of samples with the row anywhere on the stack");
+  verb->add_flag("--stdio", line.report.stdio, "accepted for perf's sake");
+}
+
+void add_export(CLI::App& app, CommandLine& line) {
+  CLI::App* verb = app.add_subcommand("export", "write a recording in another format");
+  verb->add_option("dir", line.exports.directory, "output directory, or a recording file")
+      ->required()
+      ->type_name("DIR");
+  verb->add_option("-f,--format", line.exports.format, "see below")
+      ->required()
+      ->type_name("FORMAT");
+  verb->add_option("-o,--output", line.exports.output, "file to create")
+      ->required()
+      ->type_name("PATH");
+  verb->add_option("--compile", line.exports.compile, "only this trace id")->type_name("ID");
+  std::string formats = "Formats:\n";
+  for (const ExportFormat& format : export_formats())
+    formats += fmt::format("  {:<12} {}\n", format.name, format.description);
+  verb->footer(formats);
+}
+
+Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
+  if (!raw.pid.empty()) {
+    ASSIGN_OR_RETURN(line.record.pids, parse_pids(raw.pid));
+  }
+  if (line.record.pids.empty() == line.record.command.empty())
+    return usage_error(
+        line.record.pids.empty() ? "nothing to record" : "--pid and -- CMD exclude each other",
+        "dynprof-bpf --pid PID, or dynprof-bpf record -- python train.py");
+  if (raw.frequency < 1 || raw.frequency > 1'000'000)
+    return usage_error(fmt::format("frequency {} is out of range", raw.frequency),
+                       "use 1 to 1000000 samples per second, for example -F 999");
+  if (std::uint64_t limit = max_sample_rate();
+      limit && static_cast<std::uint64_t>(raw.frequency) > limit)
+    return usage_error(
+        fmt::format(
+            "frequency {} is above this kernel's limit of {} (kernel.perf_event_max_sample_rate)",
+            raw.frequency, limit),
+        fmt::format("-F {}, or sudo sysctl kernel.perf_event_max_sample_rate={}", limit,
+                    raw.frequency));
+  line.record.frequency_hz = static_cast<std::uint32_t>(raw.frequency);
+  if (!raw.duration.empty()) {
+    ASSIGN_OR_RETURN(line.record.duration_ns, parse_duration(raw.duration));
+    if (line.record.duration_ns == 0)
+      return usage_error(fmt::format("duration '{}' is zero", raw.duration), "for example -d 30s");
+  }
+  if (!raw.max_size.empty()) {
+    ASSIGN_OR_RETURN(line.record.max_bytes, parse_size(raw.max_size));
+  }
+  if (raw.event == "cycles")
+    line.record.event = SamplingEvent::kCycles;
+  else if (raw.event != "cpu-clock")
+    return usage_error(fmt::format("unknown event '{}'", raw.event), "-e cpu-clock or -e cycles");
+  line.record.children = !raw.no_children;
+  line.record.call_graphs = !raw.no_svg;
+  return {};
+}
+
+Result<void> check_format(const std::string& wanted) {
+  std::vector<std::string> names;
+  for (const ExportFormat& format : export_formats()) {
+    if (wanted == format.name) return {};
+    names.emplace_back(format.name);
+  }
+  std::string suggestion = nearest(wanted, names);
+  return usage_error(fmt::format("unknown format '{}'", wanted),
+                     suggestion.empty() ? fmt::format("formats are {}", fmt::join(names, ", "))
+                                        : fmt::format("did you mean {}?", suggestion));
+}
+
+Error explain(const CLI::App& app, const CLI::ParseError& failure,
+              const std::vector<std::string>& words) {
+  std::vector<std::string> known;
+  const auto verbs = app.get_subcommands();
+  const CLI::App* scope = verbs.empty() ? &app : verbs.front();
+  for (const CLI::Option* option : scope->get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+    for (const std::string& word : words) {
+      if (word.size() < 2 || word[0] != '-') continue;
+      std::string name = word.substr(0, word.find('='));
+      if (name.rfind("--", 0) == 0 && std::find(known.begin(), known.end(), name) == known.end()) {
+        std::string suggestion = nearest(name, known);
+        return usage_error(fmt::format("unknown option '{}'", name),
+                           suggestion.empty() ? "dynprof-bpf --help"
+                                              : fmt::format("did you mean {}?", suggestion));
+      }
+    }
+  }
+  return usage_error(failure.what(), verbs.empty()
+                                         ? "dynprof-bpf --help"
+                                         : fmt::format("dynprof-bpf {} --help", scope->get_name()));
+}
+
+}  // namespace
+
+Result<CommandLine> parse_command_line(int argc, char** argv) {
+  CommandLine line;
+  RawOptions raw;
+  std::vector<std::string> words;
+  int i = 1;
+  for (; i < argc && std::string_view(argv[i]) != "--"; i++) words.emplace_back(argv[i]);
+  for (i++; i < argc; i++) line.record.command.emplace_back(argv[i]);
+  bool has_command = !line.record.command.empty();
+
+  CLI::App app(kDescription, "dynprof-bpf");
+  app.set_version_flag("-V,--version", std::string("dynprof-bpf ") + DYNPROF_VERSION);
+  app.add_flag("-q,--quiet", line.quiet, "errors and data only");
+  app.add_flag("-v,--verbose", line.verbose, "say more; repeat for more");
+  app.require_subcommand(0, 1);
+  app.fallthrough();  // -q and -v may follow the verb
+  add_record(app, line, raw);
+  add_report(app, line);
+  add_export(app, line);
+
+  if (words.empty() && !has_command) {
+    fmt::print("{}", app.help());
+    return usage_error("no process given", "sudo dynprof-bpf --pid PID");
+  }
+  // The verb-less form is `record` that prints its report.
+  auto is_verb = [](const std::string& word) {
+    return std::find(std::begin(kVerbs), std::end(kVerbs), word) != std::end(kVerbs);
+  };
+  bool any_verb = std::any_of(words.begin(), words.end(), is_verb);
+  bool asks_help = std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "-h" || word == "--help" || word == "-V" || word == "--version";
+  });
+  if (!any_verb && !asks_help) {
+    if (!words.empty() && words[0][0] != '-') {
+      std::string suggestion =
+          nearest(words[0], std::vector<std::string>(std::begin(kVerbs), std::end(kVerbs)));
+      return usage_error(fmt::format("unknown verb '{}'", words[0]),
+                         suggestion.empty()
+                             ? "verbs are record, report and export; dynprof-bpf --help"
+                             : fmt::format("did you mean {}?", suggestion));
+    }
+    words.insert(words.begin(), "record");
+    line.record.print_report = true;
+  }
+
+  std::vector<std::string> reversed(words.rbegin(),
+                                    words.rend());  // CLI11 takes them from the back
+  try {
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    const auto verbs = app.get_subcommands();
+    fmt::print("{}", verbs.empty() ? app.help() : verbs.front()->help());
+    return line;
+  } catch (const CLI::CallForVersion&) {
+    fmt::print("dynprof-bpf {}\n", DYNPROF_VERSION);
+    return line;
+  } catch (const CLI::ParseError& failure) {
+    return explain(app, failure, words);
+  }
+  const auto verbs = app.get_subcommands();
+  if (verbs.empty()) return usage_error("no verb given", "dynprof-bpf --help");
+  std::string verb = verbs.front()->get_name();
+  if (has_command && verb != "record")
+    return usage_error(fmt::format("-- CMD does not go with {}", verb), "use it with record");
+  if (verb == "record") {
+    line.verb = Verb::kRecord;
+    TRY(finish_record(line, raw));
+  } else {
+    line.verb = verb == "report" ? Verb::kReport : Verb::kExport;
+    if (line.verb == Verb::kExport) TRY(check_format(line.exports.format));
+  }
+  return line;
+}
+
+}  // namespace dynprof

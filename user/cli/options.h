@@ -1,0 +1,62 @@
+// What the command line asked for, as plain data. The only file that knows the parser is options.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "symbolizer/base/result.h"
+#include "user/collector/perf_event.h"
+
+namespace dynprof {
+
+struct RecordOptions {
+  std::vector<std::int32_t> pids;
+  std::vector<std::string> command;  // after "--"
+  std::uint32_t frequency_hz = 99;
+  std::uint64_t duration_ns = 0;  // 0: until interrupted or the target ends
+  std::uint64_t max_bytes = 0;    // of the recording, 0: no limit
+  std::string directory;          // "": dynprof-<pid>-<time>
+  SamplingEvent event = SamplingEvent::kCpuClock;
+  bool children = true;
+  bool call_graphs = true;    // SVG by gprof2dot and dot
+  bool print_report = false;  // the verb-less form prints the report when it is done
+};
+
+struct ReportArguments {
+  std::string directory;
+  std::string compile;  // "0/1", "0/1_1", "backward 0/0"; "": all
+  std::string phase;
+  std::string sort;
+  double percent_limit = 0.5;
+  bool children = false;
+  bool stdio = false;  // changes nothing
+};
+
+struct ExportOptions {
+  std::string directory;
+  std::string format;
+  std::string output;
+  std::string compile;
+};
+
+enum class Verb { kRecord, kReport, kExport, kDone };
+
+struct CommandLine {
+  Verb verb = Verb::kDone;  // kDone: --help or --version was answered
+  RecordOptions record;
+  ReportArguments report;
+  ExportOptions exports;
+  bool quiet = false;
+  int verbose = 0;
+};
+
+// Errors carry exit code 2. Help and version go to stdout.
+Result<CommandLine> parse_command_line(int argc, char** argv);
+
+// "30", "30s", "500ms", "2m", "1h": nanoseconds. "64M", "2G": bytes.
+Result<std::uint64_t> parse_duration(const std::string& text);
+Result<std::uint64_t> parse_size(const std::string& text);
+
+}  // namespace dynprof

@@ -1,0 +1,38 @@
+// The directory a recording and everything made from it goes into: new, private (0700), and given to
+// the user behind sudo. Files are made relative to its descriptor, never by path.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "symbolizer/base/file_output.h"
+#include "symbolizer/base/result.h"
+#include "symbolizer/base/unique_fd.h"
+
+namespace dynprof {
+
+// SUDO_UID and SUDO_GID, if we are root and they name somebody else.
+std::optional<FileOwner> owner_behind_sudo();
+
+class OutputDirectory {
+ public:
+  // Refuses a path that exists: a recording is never overwritten.
+  static Result<OutputDirectory> create(const std::string& path);
+
+  Result<std::unique_ptr<OutputFile>> file(const std::string& name) const;
+  // A file that is kept even if we die while writing it: the recording.
+  Result<UniqueFd> plain_file(const std::string& name) const;
+  Result<OutputDirectory> subdirectory(const std::string& name) const;
+
+  const std::string& path() const { return path_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  OutputDirectory(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  static Result<OutputDirectory> create_at(int parent, const std::string& name,
+                                           const std::string& shown);
+  UniqueFd fd_;
+  std::string path_;
+};
+
+}  // namespace dynprof

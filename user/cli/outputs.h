@@ -1,0 +1,27 @@
+// Everything that is made from a recording into its directory: report, ledger, traces, profiles and
+// call graphs. The names are a contract: scripts rely on them.
+#pragma once
+
+#include <string>
+
+#include "symbolizer/base/result.h"
+#include "user/cli/output_directory.h"
+#include "user/cli/terminal.h"
+
+namespace dynprof {
+
+inline constexpr const char* kRecordingName = "recording.dynprof";
+
+struct OutputOptions {
+  bool call_graphs = true;
+  bool print_report = false;
+};
+
+// What cannot be written is named and the rest goes on; the first such error is returned.
+Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions& options,
+                           Terminal& terminal);
+
+// The recording's path, given the directory it lies in or the file itself.
+std::string recording_path(const std::string& directory_or_file);
+
+}  // namespace dynprof

@@ -1,0 +1,36 @@
+// What goes to stderr: errors with their hint, notes, and one rewritten progress line on a terminal.
+#pragma once
+
+#include <string>
+
+#include "symbolizer/base/result.h"
+
+namespace dynprof {
+
+// "error: ..." and "hint: ...", each on its line.
+void print_error(const Error& failure);
+
+class Terminal {
+ public:
+  explicit Terminal(bool quiet);
+  ~Terminal() { clear_progress(); }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  // A line that stays; nothing when quiet.
+  void line(const std::string& text);
+  // Replaces the progress line; nothing unless stderr is a terminal.
+  void progress(const std::string& text);
+  void clear_progress();
+
+ private:
+  bool quiet_;
+  bool is_terminal_;
+  bool progress_shown_ = false;
+};
+
+std::string format_bytes(std::uint64_t bytes);   // "1.2 MB"
+std::string format_count(std::uint64_t number);  // "1,234,567"
+std::string format_seconds(double seconds);      // "3.2 s", "12 min 05 s"
+
+}  // namespace dynprof

@@ -1,0 +1,42 @@
+#include "user/collector/event_view.h"
+
+#include <cstring>
+
+namespace dynprof {
+
+std::optional<dp_event_header> event_header(std::span<const std::byte> bytes) {
+  dp_event_header header;
+  if (bytes.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  // The ring buffer rounds sizes up to 8 bytes and may show that much.
+  if (header.size < sizeof header || header.size > bytes.size()) return std::nullopt;
+  return header;
+}
+
+std::optional<SampleView> decode_sample(std::span<const std::byte> bytes) {
+  SampleView view;
+  if (bytes.size() < sizeof view.sample) return std::nullopt;
+  std::memcpy(&view.sample, bytes.data(), sizeof view.sample);
+  const std::size_t frames = view.sample.frame_count;
+  const std::size_t markers = view.sample.marker_count;
+  if (frames > DP_MAX_PYTHON_FRAMES || markers > DP_MAX_MARKERS) return std::nullopt;
+  const std::size_t size =
+      sizeof view.sample + frames * sizeof(dp_frame) + markers * sizeof(dp_marker);
+  if (view.sample.header.size != size || size > bytes.size()) return std::nullopt;
+  // Ring records are 8-byte aligned and so are all three parts.
+  const std::byte* at = bytes.data() + sizeof view.sample;
+  view.frames = {reinterpret_cast<const dp_frame*>(at), frames};
+  view.markers = {reinterpret_cast<const dp_marker*>(at + frames * sizeof(dp_frame)), markers};
+  return view;
+}
+
+std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes) {
+  dp_process_event event;
+  if (bytes.size() < sizeof event) return std::nullopt;
+  std::memcpy(&event, bytes.data(), sizeof event);
+  if (event.header.size != sizeof event) return std::nullopt;
+  event.comm[sizeof event.comm - 1] = '\0';
+  return event;
+}
+
+}  // namespace dynprof

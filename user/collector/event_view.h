@@ -1,0 +1,24 @@
+// An event as it came out of the ring buffer, checked: lengths and counts agree with each other.
+// The views point into the ring and live until the consumer returns.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "bpf/events.h"
+
+namespace dynprof {
+
+struct SampleView {
+  dp_sample sample;                    // a copy: the fixed part
+  std::span<const dp_frame> frames;    // leaf first
+  std::span<const dp_marker> markers;  // leaf first
+};
+
+// The kind of the event, or nullopt if the bytes are no event at all.
+std::optional<dp_event_header> event_header(std::span<const std::byte> bytes);
+std::optional<SampleView> decode_sample(std::span<const std::byte> bytes);
+std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes);
+
+}  // namespace dynprof

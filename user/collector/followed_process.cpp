@@ -1,0 +1,186 @@
+#include "user/collector/followed_process.h"
+
+#include <algorithm>
+
+#include "user/collector/clock.h"
+#include "user/target/process.h"
+
+namespace dynprof {
+namespace {
+
+// A process that is no Python now may be one soon: a shell that will exec it, an interpreter that is
+// starting. Looked at often at first, then rarely, then left.
+constexpr std::uint64_t kFirstLookNs = 5'000'000;
+constexpr std::uint64_t kSlowestLookNs = 1'000'000'000;
+constexpr unsigned kPythonLooks = 16;
+// Torch may be imported, and its classes first used, at any time: one cheap look a second.
+constexpr std::uint64_t kTorchLookNs = 1'000'000'000;
+
+std::uint64_t backoff(unsigned looks) {
+  return std::min(kFirstLookNs << std::min(looks, 10U), kSlowestLookNs);
+}
+
+}  // namespace
+
+struct FollowedProcess::Access {
+  Access(pid_t pid, const PythonRuntime& python)
+      : memory(pid), objects(memory, python.layout), reader(objects, python.code_type) {
+    objects.set_str_type(python.str_type);
+  }
+  ProcessMemory memory;
+  RemoteObjects objects;
+  CodeReader reader;
+};
+
+FollowedProcess::FollowedProcess(pid_t pid, pid_t parent, bool follow_forks)
+    : pid_(pid),
+      parent_(parent),
+      follow_forks_(follow_forks),
+      space_(pid),
+      first_seen_ns_(monotonic_ns()) {}
+
+FollowedProcess::~FollowedProcess() = default;
+
+void FollowedProcess::inherit(const FollowedProcess& parent, KernelSide& kernel) {
+  python_ = parent.python_;
+  if (!python_) return;
+  python_->pid = pid_;
+  access_ = std::make_unique<Access>(pid_, *python_);
+  torch_ = parent.torch_;
+  codes_ = parent.codes_;
+  for (const auto& [code, marker] : parent.markers_) add_marker({code, marker, nullptr}, kernel);
+  next_look_ns_ = torch_.complete ? 0 : 1;
+  // The kernel side made its own copy at the fork; by now the child may be another program.
+}
+
+void FollowedProcess::forget_image(std::uint64_t now_ns) {
+  python_.reset();
+  access_.reset();
+  torch_ = {};
+  codes_.clear();
+  markers_.clear();
+  space_.forget();
+  described_ = false;
+  no_compile_at_start_ = true;  // we are here from its first instruction
+  looks_ = 0;
+  next_look_ns_ = now_ns + kFirstLookNs;
+}
+
+Result<void> FollowedProcess::discover(std::uint64_t now_ns, KernelSide& kernel) {
+  if (!python_) {
+    PythonDiscovery details;
+    auto found = discover_python(pid_, &details);
+    if (!found) {
+      looks_++;
+      bool again = details.fault == PythonFault::kNotPython ||
+                   details.fault == PythonFault::kStarting ||
+                   details.fault == PythonFault::kNoThreadState;
+      next_look_ns_ = again && looks_ < kPythonLooks ? now_ns + backoff(looks_) : 0;
+      fault_ = details.fault;
+      if (fault_ == PythonFault::kStarting) no_compile_at_start_ = true;
+      return std::move(found).error();
+    }
+    fault_ = PythonFault::kNone;
+    python_ = std::move(*found);
+    access_ = std::make_unique<Access>(pid_, *python_);
+    described_ = false;
+  }
+  look_for_torch(now_ns, kernel);
+  looks_++;
+  return tell_kernel(kernel);
+}
+
+bool FollowedProcess::is_compiling() const {
+  for (const RemoteThread& thread : python_->threads) {
+    auto frames = walk_frames(access_->objects, thread.tstate, DP_MAX_PYTHON_FRAMES);
+    if (!frames) return true;  // torn: not known
+    for (const RemoteFrame& frame : *frames)
+      if (markers_.contains(frame.code)) return true;
+  }
+  return false;
+}
+
+void FollowedProcess::look_for_torch(std::uint64_t now_ns, KernelSide& kernel) {
+  next_look_ns_ = now_ns + kTorchLookNs;
+  auto found = resolve_torch(access_->objects, *python_);
+  if (!found) {
+    if (looks_ == 0) no_compile_at_start_ = true;
+    return;
+  }
+  if (torch_.version != found->version) described_ = false;
+  torch_ = std::move(*found);
+  auto markers = resolve_markers(access_->objects, *python_);
+  for (const ResolvedMarker& marker : markers) add_marker(marker, kernel);
+  if (looks_ == 0) no_compile_at_start_ = !markers.empty() && !is_compiling();
+  // Markers in modules that are imported later are met at first sight.
+  if (torch_.complete && !markers.empty()) next_look_ns_ = 0;
+}
+
+void FollowedProcess::add_marker(const ResolvedMarker& marker, KernelSide& kernel) {
+  auto [at, added] = markers_.insert_or_assign(marker.code, marker.marker);
+  kernel.add_code(static_cast<std::uint32_t>(pid_), at->first, at->second);
+}
+
+Result<void> FollowedProcess::tell_kernel(KernelSide& kernel) const {
+  dp_process process = {};
+  std::uint32_t flags = follow_forks_ ? DP_PROCESS_FOLLOW_FORKS : 0;
+  if (python_) {
+    process = python_->fill_bpf(flags | DP_PROCESS_PYTHON);
+    if (torch_.layout.compile_id_type) {
+      process.torch = torch_.layout;
+      process.flags |= DP_PROCESS_TORCH;
+    }
+  } else {
+    process.flags = flags;
+  }
+  return kernel.set_process(static_cast<std::uint32_t>(pid_), process);
+}
+
+void FollowedProcess::learn(std::span<const CodeRequest> codes, RecordingWriter& writer,
+                            KernelSide& kernel) {
+  if (!access_) return;
+  codes_.learn(codes, access_->reader, writer, python_->layout.python,
+               [&](const RemoteCode& remote) {
+                 if (auto marker = match_marker(access_->reader, remote, python_->layout.python)) {
+                   add_marker(*marker, kernel);
+                   // The first sight of a marker says that torch is there by now.
+                   if (!torch_.complete) next_look_ns_ = 1;
+                   return;
+                 }
+                 dp_marker_code plain = {};
+                 plain.identity = remote.identity;
+                 kernel.add_code(static_cast<std::uint32_t>(pid_), remote.address, plain);
+               });
+}
+
+ThreadId FollowedProcess::thread(pid_t tid, RecordingWriter& writer) {
+  auto [at, added] = threads_.try_emplace(tid, 0);
+  if (added) {
+    Thread thread;
+    thread.pid = pid_;
+    thread.tid = tid;
+    thread.comm = writer.string(read_comm(pid_, tid));
+    at->second = writer.thread(thread);
+    if (threads_.size() == 1) described_ = false;
+  }
+  return at->second;
+}
+
+void FollowedProcess::describe(RecordingWriter& writer) {
+  // A child that was never sampled needs no entry.
+  if (described_ || threads_.empty()) return;
+  Process process;
+  process.pid = pid_;
+  process.parent_pid = parent_;
+  process.comm = writer.string(read_comm(pid_, pid_));
+  process.exe = writer.string(read_exe(pid_));
+  process.command_line = writer.string(read_command_line(pid_));
+  if (python_) process.python = writer.string(python_->version);
+  process.torch = writer.string(torch_.version);
+  process.start_ns = parent_ ? first_seen_ns_ : 0;
+  process.no_compile_at_start = no_compile_at_start_;
+  writer.process(process);
+  described_ = true;
+}
+
+}  // namespace dynprof

@@ -1,0 +1,84 @@
+// One process the recording follows, and what is known of it: its Python, its torch, the code objects
+// and threads seen. Python and torch may appear later (a command just started, an exec, an import),
+// so both are looked for again until found or given up.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bpf/events.h"
+#include "symbolizer/recording/writer.h"
+#include "user/collector/code_table.h"
+#include "user/collector/kernel_side.h"
+#include "user/collector/native_frames.h"
+#include "user/target/marker_rules.h"
+#include "user/target/python_runtime.h"
+#include "user/target/torch_layout.h"
+
+namespace dynprof {
+
+class FollowedProcess {
+ public:
+  FollowedProcess(pid_t pid, pid_t parent, bool follow_forks);
+  ~FollowedProcess();
+
+  // Takes over what the parent's memory image had at the moment of fork.
+  void inherit(const FollowedProcess& parent, KernelSide& kernel);
+  // The old image is gone: exec.
+  void forget_image(std::uint64_t now_ns);
+
+  // Looks for Python and torch, if it is time to, and tells the kernel side. An error only when
+  // Python is there but cannot be used.
+  Result<void> discover(std::uint64_t now_ns, KernelSide& kernel);
+  // When discover() wants to be called next; 0: never again.
+  std::uint64_t next_look_ns() const { return next_look_ns_; }
+
+  // Reads the code objects of a sample that are new, while they still exist; then code() knows them.
+  void learn(std::span<const CodeRequest> codes, RecordingWriter& writer, KernelSide& kernel);
+  CodeId code(std::uint64_t address, std::uint32_t identity) const {
+    return codes_.find(address, identity);
+  }
+  ThreadId thread(pid_t tid, RecordingWriter& writer);
+  // Writes what is known of the process into the recording, when that changed.
+  void describe(RecordingWriter& writer);
+  Result<void> tell_kernel(KernelSide& kernel) const;
+
+  pid_t pid() const { return pid_; }
+  AddressSpace& space() { return space_; }
+  const std::optional<PythonRuntime>& python() const { return python_; }
+  PythonFault fault() const { return fault_; }  // why there is no python()
+  const std::string& torch() const { return torch_.version; }
+  std::uint64_t unreadable_codes() const { return codes_.unreadable(); }
+  std::size_t markers() const { return markers_.size(); }
+
+ private:
+  void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
+  bool is_compiling() const;
+  void add_marker(const ResolvedMarker& marker, KernelSide& kernel);
+
+  pid_t pid_;
+  pid_t parent_;
+  bool follow_forks_;
+  AddressSpace space_;
+  std::optional<PythonRuntime> python_;
+  struct Access;  // readers of the target's memory, made when Python is found
+  std::unique_ptr<Access> access_;
+  TorchTarget torch_;
+  PythonFault fault_ = PythonFault::kNone;
+  bool described_ = false;
+  bool no_compile_at_start_ = false;
+  std::uint64_t first_seen_ns_;
+  std::uint64_t next_look_ns_ = 1;
+  unsigned looks_ = 0;
+  CodeTable codes_;
+  std::unordered_map<std::uint64_t, dp_marker_code> markers_;  // by code address
+  std::unordered_map<pid_t, ThreadId> threads_;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,175 @@
+#include "user/collector/kernel_side.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+
+#include <cstdarg>
+
+#include "process.skel.h"
+#include "sampler.skel.h"
+#include "user/collector/skeleton.h"
+
+namespace dynprof {
+namespace {
+
+// libbpf reports by printing: keep the last warnings for our own error text.
+std::string& libbpf_log() {
+  static std::string log;
+  return log;
+}
+
+int keep_libbpf_message(enum libbpf_print_level level, const char* format, va_list arguments) {
+  if (level != LIBBPF_WARN) return 0;
+  char line[512];
+  std::vsnprintf(line, sizeof line, format, arguments);
+  std::string& log = libbpf_log();
+  if (log.size() < 4096) log += line;
+  return 0;
+}
+
+Error bpf_error(const std::string& what, int value) {
+  std::string first_line = libbpf_log().substr(0, libbpf_log().find('\n'));
+  Error e = error(fmt::format("{}: {}{}", what, errno_text(value < 0 ? -value : value),
+                              first_line.empty() ? "" : fmt::format(" ({})", first_line)));
+  e.errno_value = value < 0 ? -value : value;
+  if (e.errno_value == EPERM || e.errno_value == EACCES)
+    e.hint = "run it with sudo; in a container add --cap-add BPF,PERFMON,SYS_PTRACE";
+  return e;
+}
+
+class LoadedKernelSide final : public KernelSide {
+ public:
+  LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process)
+      : sampler_(std::move(sampler)), process_(std::move(process)) {}
+
+  Result<void> prepare() {
+    ring_.reset(ring_buffer__new(bpf_map__fd(sampler_->maps.events), on_event, this, nullptr));
+    if (!ring_) return bpf_error("cannot map the ring buffer", errno);
+    return {};
+  }
+
+  Result<void> set_process(std::uint32_t pid, const dp_process& process) override {
+    int rc = bpf_map__update_elem(sampler_->maps.processes, &pid, sizeof pid, &process,
+                                  sizeof process, BPF_ANY);
+    if (rc) return bpf_error(fmt::format("cannot follow process {}", pid), rc);
+    return {};
+  }
+
+  void forget_process(std::uint32_t pid) override {
+    bpf_map__delete_elem(sampler_->maps.processes, &pid, sizeof pid, 0);
+  }
+
+  void add_code(std::uint32_t pid, std::uint64_t code, const dp_marker_code& marker) override {
+    dp_marker_key key = {.code = code, .pid = pid, .pad = 0};
+    // A full table only means that this code object is announced again.
+    bpf_map__update_elem(sampler_->maps.known_codes, &key, sizeof key, &marker, sizeof marker,
+                         BPF_ANY);
+    if (marker.kind != DP_MARKER_NONE) sampler_->bss->marker_generation++;
+  }
+
+  void forget_code(std::uint32_t pid, std::uint64_t code) override {
+    dp_marker_key key = {.code = code, .pid = pid, .pad = 0};
+    bpf_map__delete_elem(sampler_->maps.known_codes, &key, sizeof key, 0);
+  }
+
+  Result<void> attach_process_events() override {
+    int rc = process_bpf::attach(process_.get());
+    if (rc) return bpf_error("cannot attach to the scheduler's process tracepoints", rc);
+    return {};
+  }
+
+  Result<void> attach_sampling(std::vector<UniqueFd> perf_events) override {
+    for (UniqueFd& event : perf_events) {
+      // On success the link owns the event's descriptor.
+      bpf_link* link = bpf_program__attach_perf_event(sampler_->progs.sample_cpu, event.get());
+      if (!link) return bpf_error("cannot attach the sampler to a perf event", errno);
+      event.release();
+      links_.emplace_back(link);
+    }
+    return {};
+  }
+
+  void detach() override {
+    links_.clear();
+    process_bpf::detach(process_.get());
+  }
+
+  int ring_fd() const override { return ring_buffer__epoll_fd(ring_.get()); }
+
+  int consume(const Visitor& visit) override {
+    visit_ = &visit;
+    int n = ring_buffer__consume(ring_.get());
+    visit_ = nullptr;
+    return n;
+  }
+
+  Counters counters() const override {
+    Counters sums = {};
+    const auto cpus = static_cast<std::size_t>(std::max(1, libbpf_num_possible_cpus()));
+    std::vector<std::uint64_t> values(cpus);
+    for (std::uint32_t i = 0; i < DP_COUNTER_COUNT; i++) {
+      if (bpf_map__lookup_elem(sampler_->maps.counters, &i, sizeof i, values.data(),
+                               values.size() * sizeof values[0], 0))
+        continue;
+      for (std::uint64_t value : values) sums[i] += value;
+    }
+    return sums;
+  }
+
+ private:
+  struct RingDeleter {
+    void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
+  };
+  struct LinkDeleter {
+    void operator()(bpf_link* link) const { bpf_link__destroy(link); }
+  };
+
+  static int on_event(void* context, void* data, std::size_t size) {
+    auto* self = static_cast<LoadedKernelSide*>(context);
+    if (self->visit_) (*self->visit_)({static_cast<const std::byte*>(data), size});
+    return 0;
+  }
+
+  Skeleton<sampler_bpf> sampler_;
+  Skeleton<process_bpf> process_;
+  std::unique_ptr<ring_buffer, RingDeleter> ring_;
+  std::vector<std::unique_ptr<bpf_link, LinkDeleter>> links_;
+  const Visitor* visit_ = nullptr;
+};
+
+// Maps the second object declares too are the first one's.
+Result<void> share_map(bpf_map* mine, bpf_map* theirs) {
+  int rc = bpf_map__reuse_fd(mine, bpf_map__fd(theirs));
+  if (rc) return bpf_error(fmt::format("cannot share BPF map {}", bpf_map__name(mine)), rc);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
+  libbpf_set_print(keep_libbpf_message);
+  libbpf_log().clear();
+  Skeleton<sampler_bpf> sampler(sampler_bpf::open());
+  if (!sampler) return bpf_error("cannot open the sampling programs", errno);
+  bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
+  bpf_map__set_max_entries(sampler->maps.code_caches,
+                           static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
+  sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
+  if (int rc = sampler_bpf::load(sampler.get()))
+    return bpf_error("the kernel refused the sampling programs", rc);
+
+  Skeleton<process_bpf> process(process_bpf::open());
+  if (!process) return bpf_error("cannot open the process programs", errno);
+  TRY(share_map(process->maps.processes, sampler->maps.processes));
+  TRY(share_map(process->maps.events, sampler->maps.events));
+  TRY(share_map(process->maps.counters, sampler->maps.counters));
+  if (int rc = process_bpf::load(process.get()))
+    return bpf_error("the kernel refused the process programs", rc);
+
+  auto loaded = std::make_unique<LoadedKernelSide>(std::move(sampler), std::move(process));
+  TRY(loaded->prepare());
+  return std::unique_ptr<KernelSide>(std::move(loaded));
+}
+
+}  // namespace dynprof

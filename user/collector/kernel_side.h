@@ -1,0 +1,50 @@
+// The loaded BPF programs and their maps: what user space can say to the kernel side and read back.
+// Everything is detached when this object goes, and by the kernel when the process dies.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bpf/events.h"
+#include "symbolizer/base/result.h"
+#include "symbolizer/base/unique_fd.h"
+
+namespace dynprof {
+
+struct KernelSideOptions {
+  std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
+};
+
+// Sums over CPUs, indexed by enum dp_counter.
+using Counters = std::array<std::uint64_t, DP_COUNTER_COUNT>;
+
+class KernelSide {
+ public:
+  // Loads both objects; nothing fires yet.
+  static Result<std::unique_ptr<KernelSide>> load(const KernelSideOptions& options);
+  virtual ~KernelSide() = default;
+
+  virtual Result<void> set_process(std::uint32_t pid, const dp_process& process) = 0;
+  virtual void forget_process(std::uint32_t pid) = 0;
+  // Tells the kernel side that this code object has been read, and what marker it is, if any.
+  virtual void add_code(std::uint32_t pid, std::uint64_t code, const dp_marker_code& marker) = 0;
+  virtual void forget_code(std::uint32_t pid, std::uint64_t code) = 0;
+  // Follows forks, execs and exits from here on.
+  virtual Result<void> attach_process_events() = 0;
+  // Takes a sample whenever one of these perf events fires.
+  virtual Result<void> attach_sampling(std::vector<UniqueFd> perf_events) = 0;
+  virtual void detach() = 0;
+
+  // Readable when the kernel side asks for attention; poll it and call consume, or call it on a timer.
+  virtual int ring_fd() const = 0;
+  // Hands out every event that waits, oldest first; the bytes are valid during the call only.
+  using Visitor = std::function<void(std::span<const std::byte>)>;
+  virtual int consume(const Visitor& visit) = 0;
+  virtual Counters counters() const = 0;
+};
+
+}  // namespace dynprof

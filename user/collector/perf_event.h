@@ -1,0 +1,29 @@
+// Opens the perf events that pace the sampling: one per online CPU, for every process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "symbolizer/base/result.h"
+#include "symbolizer/base/unique_fd.h"
+
+namespace dynprof {
+
+enum class SamplingEvent {
+  kCpuClock,  // a timer of CPU time: every sample stands for exactly one period
+  kCycles,  // hardware cycles: sees code that runs with interrupts off, period adapted by the kernel
+};
+
+struct SamplingEvents {
+  std::vector<UniqueFd> fds;  // one per CPU, disabled until a program is attached and enabled
+  std::string name;           // "cpu-clock", "cycles"
+  std::uint64_t period_ns = 0;
+};
+
+// kernel.perf_event_max_sample_rate, 0 where it cannot be read.
+std::uint64_t max_sample_rate();
+
+Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t frequency_hz);
+
+}  // namespace dynprof

@@ -1,0 +1,93 @@
+#include "user/collector/sample_encoder.h"
+
+namespace dynprof {
+namespace {
+
+std::uint8_t recorded_flags(const dp_sample& sample) {
+  std::uint8_t flags = 0;
+  if (sample.flags & DP_SAMPLE_TRUNCATED) flags |= kSampleTruncated;
+  if (sample.flags & DP_SAMPLE_FRAME_FAULT) flags |= kSampleFrameFault;
+  if (sample.flags & DP_SAMPLE_MARKERS_CUT) flags |= kSampleMarkersCut;
+  return flags;
+}
+
+}  // namespace
+
+FrameId SampleEncoder::python_frame(const dp_frame& frame, FollowedProcess& process) {
+  const bool entry = frame.unit & DP_FRAME_ENTRY;
+  const std::uint32_t unit = frame.unit & DP_FRAME_UNIT_MASK;
+  CodeId code = 0;
+  if (!(frame.unit & DP_FRAME_CODE_FAULT)) code = process.code(frame.code, frame.identity);
+  const std::uint64_t key =
+      static_cast<std::uint64_t>(code) << 32 | static_cast<std::uint64_t>(entry) << 31 | unit;
+  auto [at, added] = frames_.try_emplace(key, 0);
+  if (added) {
+    Frame recorded;
+    recorded.kind = FrameKind::kPython;
+    recorded.entry = entry;
+    recorded.code = code;
+    recorded.unit = unit == DP_FRAME_UNIT_NONE ? -1 : static_cast<std::int32_t>(unit);
+    at->second = writer_.frame(recorded);
+  }
+  return at->second;
+}
+
+ContextId SampleEncoder::context(const SampleView& view, FollowedProcess& process) {
+  if (view.markers.empty()) return 0;
+  Context context;
+  for (std::size_t i = view.markers.size(); i-- > 0;) {  // root first
+    const dp_marker& marker = view.markers[i];
+    if (marker.frame_index >= view.frames.size()) continue;
+    // Not assigned yet (an attempt), or None (a backward that only runs): says nothing.
+    if (marker.status == DP_MARKER_UNSET && marker.kind != DP_MARKER_COMPILE) continue;
+    Marker recorded;
+    recorded.kind = marker.kind == DP_MARKER_ATTEMPT    ? MarkerKind::kAttempt
+                    : marker.kind == DP_MARKER_BACKWARD ? MarkerKind::kBackward
+                                                        : MarkerKind::kCompile;
+    recorded.readable = marker.status == DP_MARKER_OK;
+    recorded.autograd_id = marker.autograd_id;
+    recorded.frame_id = marker.frame_id;
+    recorded.compile_id = marker.compile_id;
+    recorded.attempt = marker.attempt;
+    recorded.depth = static_cast<std::uint32_t>(view.frames.size() - 1 - marker.frame_index);
+    recorded.instance = marker.instance;
+    if (marker.user_code)
+      recorded.user_code = process.code(marker.user_code, marker.user_code_identity);
+    context.markers.push_back(recorded);
+  }
+  return context.markers.empty() ? 0 : writer_.context(context);
+}
+
+void SampleEncoder::learn(const SampleView& view, FollowedProcess& process) {
+  wanted_.clear();
+  for (const dp_frame& frame : view.frames)
+    if (!(frame.unit & DP_FRAME_CODE_FAULT)) wanted_.push_back({frame.code, frame.identity});
+  for (const dp_marker& marker : view.markers)
+    if (marker.user_code) wanted_.push_back({marker.user_code, marker.user_code_identity});
+  process.learn(wanted_, writer_, kernel_);
+}
+
+void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
+  Sample sample;
+  sample.time_ns = view.sample.header.time_ns;
+  sample.thread = process.thread(static_cast<pid_t>(view.sample.header.tid), writer_);
+  sample.flags = recorded_flags(view.sample);
+  if (view.frames.empty()) {
+    sample.flags |= kSampleNoPython;
+    FrameId leaf =
+        (view.sample.flags & DP_SAMPLE_KERNEL)
+            ? native_.kernel_frame(view.sample.ip)
+            : native_.user_frame(process.pid(), process.space(), view.sample.ip, sample.time_ns);
+    sample.stack = writer_.stack({0, leaf});
+  } else {
+    learn(view, process);
+    for (std::size_t i = view.frames.size(); i-- > 0;)  // root first
+      sample.stack = writer_.stack({sample.stack, python_frame(view.frames[i], process)});
+    sample.context = context(view, process);
+  }
+  samples_++;
+  if (sample.context) in_compile_++;
+  writer_.sample(sample);
+}
+
+}  // namespace dynprof

@@ -1,0 +1,39 @@
+// From an event of the kernel side to a sample of the recording: frames become interned frames and
+// stacks, marker locals a context, an address outside Python a place in a mapped file.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "symbolizer/recording/writer.h"
+#include "user/collector/event_view.h"
+#include "user/collector/followed_process.h"
+#include "user/collector/kernel_side.h"
+#include "user/collector/native_frames.h"
+
+namespace dynprof {
+
+class SampleEncoder {
+ public:
+  SampleEncoder(RecordingWriter& writer, NativeFrames& native, KernelSide& kernel)
+      : writer_(writer), native_(native), kernel_(kernel) {}
+
+  void encode(const SampleView& view, FollowedProcess& process);
+  std::uint64_t samples() const { return samples_; }
+  std::uint64_t in_compile() const { return in_compile_; }
+
+ private:
+  void learn(const SampleView& view, FollowedProcess& process);
+  FrameId python_frame(const dp_frame& frame, FollowedProcess& process);
+  ContextId context(const SampleView& view, FollowedProcess& process);
+
+  RecordingWriter& writer_;
+  NativeFrames& native_;
+  KernelSide& kernel_;
+  std::vector<CodeRequest> wanted_;                    // scratch
+  std::unordered_map<std::uint64_t, FrameId> frames_;  // by code, instruction and entry mark
+  std::uint64_t samples_ = 0;
+  std::uint64_t in_compile_ = 0;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,355 @@
+#include "user/collector/session.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "user/collector/clock.h"
+#include "user/collector/event_view.h"
+#include "user/collector/followed_process.h"
+#include "user/collector/native_frames.h"
+#include "user/collector/sample_encoder.h"
+#include "user/preflight/capabilities.h"
+#include "user/preflight/check_target.h"
+#include "user/target/descendants.h"
+#include "user/target/process.h"
+#include "version.h"
+
+namespace dynprof {
+namespace {
+
+constexpr int kPollMs = 20;
+constexpr std::uint64_t kFlushEveryNs = 1'000'000'000;
+constexpr std::uint64_t kProgressEveryNs = 250'000'000;
+constexpr std::size_t kMaxDescendants = DP_MAX_PROCESSES;
+
+// Room for two seconds of deep stacks from every CPU, so that a slow look-up loses nothing.
+std::uint64_t ring_bytes(std::uint32_t frequency_hz) {
+  constexpr std::uint64_t kDeepSample = 1536;  // some 90 frames
+  std::uint64_t wanted =
+      2ULL * frequency_hz * std::max(1U, std::thread::hardware_concurrency()) * kDeepSample;
+  return std::bit_ceil(std::clamp<std::uint64_t>(wanted, 4 << 20, 64 << 20));
+}
+
+class UrgentPriority {
+ public:
+  UrgentPriority() : before_(getpriority(PRIO_PROCESS, 0)) { setpriority(PRIO_PROCESS, 0, -20); }
+  ~UrgentPriority() { setpriority(PRIO_PROCESS, 0, before_); }
+  UrgentPriority(const UrgentPriority&) = delete;
+  UrgentPriority& operator=(const UrgentPriority&) = delete;
+
+ private:
+  int before_;
+};
+
+class LiveSession final : public Session {
+ public:
+  LiveSession(const SessionOptions& options, SessionHooks hooks)
+      : options_(options), hooks_(std::move(hooks)), awaited_exec_(options.launched) {}
+
+  Result<void> prepare() {
+    for (pid_t pid : options_.targets) TRY(add_target(pid));
+    KernelSideOptions kernel_options;
+    kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
+    ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
+    ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
+    start_ns_ = monotonic_ns();
+    if (options_.launched) return {};  // it is still us, before its exec
+    for (auto& [pid, process] : processes_) {
+      auto found = process.discover(start_ns_, *kernel_);
+      if (found || process.fault() == PythonFault::kStarting) continue;
+      if (!fault_leaves_native_names(process.fault())) return found;
+      note(fmt::format("{}; only native function names can be shown", found.error().what));
+    }
+    return {};
+  }
+
+  Meta meta() const override {
+    Meta meta;
+    meta.target_pid = options_.targets.size() == 1 ? options_.targets[0] : 0;
+    meta.frequency_hz = options_.frequency_hz;
+    meta.period_ns = events_.period_ns;
+    meta.start_ns = start_ns_;
+    meta.realtime_offset_ns = static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME)) -
+                              static_cast<std::int64_t>(monotonic_ns());
+    meta.event = events_.name;
+    utsname host = {};
+    if (uname(&host) == 0) {
+      meta.host = host.nodename;
+      meta.kernel = host.release;
+    }
+    if (!options_.targets.empty()) {
+      meta.command = read_command_line(options_.targets[0]);
+      auto at = processes_.find(options_.targets[0]);
+      if (at != processes_.end() && at->second.python()) {
+        meta.python = at->second.python()->version;
+        meta.torch = at->second.torch();
+      }
+    }
+    meta.version = DYNPROF_VERSION;
+    return meta;
+  }
+
+  Result<void> attach() override {
+    for (auto& [pid, process] : processes_) TRY(process.tell_kernel(*kernel_));
+    TRY(kernel_->attach_process_events());
+    // After the tracepoints, so that no child falls between the two.
+    if (options_.children)
+      for (auto [child, parent] : find_descendants(options_.targets, kMaxDescendants))
+        TRY(add_child(child, parent));
+    TRY(kernel_->attach_sampling(std::move(events_.fds)));
+    drop_capabilities();
+    return {};
+  }
+
+  Result<SessionStatus> run(RecordingWriter& writer) override {
+    // We need little time, but at once: on a machine where every CPU compiles, a code object seen in
+    // a sample may be freed before our turn comes.
+    UrgentPriority urgent;
+    writer_ = &writer;
+    NativeFrames native(writer);
+    SampleEncoder encoder(writer, native, *kernel_);
+    encoder_ = &encoder;
+    native_ = &native;
+    std::uint64_t next_flush = start_ns_ + kFlushEveryNs;
+    std::uint64_t next_progress = 0;
+    Result<void> written;
+    while (true) {
+      pollfd ring = {kernel_->ring_fd(), POLLIN, 0};
+      poll(&ring, 1, kPollMs);
+      std::uint64_t now = monotonic_ns();
+      consume();
+      look_again(now);
+      if (now >= next_flush) {
+        written = writer.flush();
+        next_flush = now + kFlushEveryNs;
+      }
+      if (hooks_.progress && now >= next_progress) {
+        hooks_.progress(status(now));
+        next_progress = now + kProgressEveryNs;
+      }
+      if (reason_to_stop(now, written)) break;
+    }
+    kernel_->detach();
+    consume();  // what was under way when we detached
+    encoder_ = nullptr;
+    for (auto& [pid, process] : processes_) process.describe(writer);
+    native.symbolize();
+    std::uint64_t end = monotonic_ns();
+    fill_trailer(end);
+    Result<void> finished = writer.finish(trailer_);
+    writer_ = nullptr;
+    native_ = nullptr;
+    if (!written) return std::move(written).error();
+    if (!finished) return std::move(finished).error();
+    SessionStatus final_status = status(end);
+    final_status.samples = encoder.samples();
+    final_status.in_compile = encoder.in_compile();
+    final_status.bytes = writer.size();
+    return final_status;
+  }
+
+  const Trailer& trailer() const override { return trailer_; }
+
+ private:
+  Result<void> add_target(pid_t pid) {
+    ASSIGN_OR_RETURN(ProcessStat stat, check_target(pid));
+    processes_.try_emplace(pid, pid, 0, options_.children);
+    UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    pidfds_[pid] = std::move(pidfd);
+    start_ticks_[pid] = stat.start_ticks;
+    return {};
+  }
+
+  Result<void> add_child(pid_t child, pid_t parent) {
+    auto [at, added] = processes_.try_emplace(child, child, parent, options_.children);
+    if (!added) return {};
+    (void)at->second.discover(monotonic_ns(), *kernel_);  // it need not be Python
+    return at->second.tell_kernel(*kernel_);
+  }
+
+  void note(const std::string& sentence) {
+    if (hooks_.note && noted_.insert(sentence).second) hooks_.note(sentence);
+  }
+
+  void consume() {
+    kernel_->consume([this](std::span<const std::byte> bytes) { on_event(bytes); });
+  }
+
+  void on_event(std::span<const std::byte> bytes) {
+    auto header = event_header(bytes);
+    if (!header) {
+      malformed_++;
+      return;
+    }
+    if (header->kind == DP_EVENT_SAMPLE) {
+      auto view = decode_sample(bytes);
+      if (!view) {
+        malformed_++;
+        return;
+      }
+      auto pid = static_cast<pid_t>(header->pid);
+      auto at = processes_.find(pid);
+      // Its fork event was lost, or a sample taken just before its exit comes after it.
+      if (at == processes_.end()) at = processes_.try_emplace(pid, pid, 0, options_.children).first;
+      encoder_->encode(*view, at->second);
+      return;
+    }
+    if (auto event = decode_process_event(bytes)) on_process_event(*event);
+  }
+
+  void on_process_event(const dp_process_event& event) {
+    auto pid = static_cast<pid_t>(event.header.pid);
+    auto at = processes_.find(pid);
+    switch (event.header.kind) {
+      case DP_EVENT_FORK: {
+        auto parent = processes_.find(static_cast<pid_t>(event.parent_pid));
+        if (at != processes_.end()) processes_.erase(at);  // an older process of that number
+        FollowedProcess& child =
+            processes_
+                .try_emplace(pid, pid, static_cast<pid_t>(event.parent_pid), options_.children)
+                .first->second;
+        if (parent != processes_.end()) child.inherit(parent->second, *kernel_);
+        break;
+      }
+      case DP_EVENT_EXEC:
+        if (at != processes_.end()) {
+          at->second.forget_image(event.header.time_ns);
+          // What we told the kernel side while the event was under way was of the old image.
+          (void)at->second.tell_kernel(*kernel_);
+          // The first exec of a command of ours is the command itself.
+          if (is_target(pid) && !std::exchange(awaited_exec_, false))
+            note(fmt::format("process {} has started another program", pid));
+        }
+        break;
+      case DP_EVENT_EXIT:
+        if (at != processes_.end()) {
+          at->second.describe(*writer_);
+          if (is_target(pid)) {
+            ended_targets_.insert(pid);
+          } else {
+            unreadable_codes_ += at->second.unreadable_codes();
+            processes_.erase(at);
+          }
+        }
+        break;
+      default:
+        malformed_++;
+    }
+  }
+
+  bool is_target(pid_t pid) const {
+    return std::find(options_.targets.begin(), options_.targets.end(), pid) !=
+           options_.targets.end();
+  }
+
+  // Python just starting, torch imported later.
+  void look_again(std::uint64_t now) {
+    for (auto& [pid, process] : processes_) {
+      if (process.next_look_ns() == 0 || now < process.next_look_ns()) continue;
+      auto found = process.discover(now, *kernel_);
+      if (!found && is_target(pid) && process.next_look_ns() == 0)
+        note(fmt::format("{}; only native function names can be shown", found.error().what));
+      process.describe(*writer_);
+    }
+  }
+
+  bool reason_to_stop(std::uint64_t now, const Result<void>& written) {
+    if (!written) {
+      trailer_.reason = "write failed";
+      return true;
+    }
+    if (hooks_.stop_requested && hooks_.stop_requested()) {
+      trailer_.reason = "interrupted";
+      return true;
+    }
+    if (options_.duration_ns && now - start_ns_ >= options_.duration_ns) {
+      trailer_.reason = "duration";
+      return true;
+    }
+    if (options_.max_bytes && writer_->size() >= options_.max_bytes) {
+      trailer_.reason = "size limit";
+      return true;
+    }
+    // Exit events can be lost; the pidfd cannot.
+    for (auto& [pid, pidfd] : pidfds_) {
+      if (!pidfd.valid() || ended_targets_.count(pid)) continue;
+      pollfd poll_fd = {pidfd.get(), POLLIN, 0};
+      if (poll(&poll_fd, 1, 0) == 1) ended_targets_.insert(pid);
+    }
+    if (!options_.targets.empty() && ended_targets_.size() == options_.targets.size()) {
+      trailer_.reason = "target exited";
+      return true;
+    }
+    return false;
+  }
+
+  SessionStatus status(std::uint64_t now) const {
+    SessionStatus status;
+    Counters counters = kernel_->counters();
+    status.elapsed_ns = now - start_ns_;
+    if (encoder_) {
+      status.samples = encoder_->samples();
+      status.in_compile = encoder_->in_compile();
+    }
+    status.lost = counters[DP_COUNT_RING_FULL] + counters[DP_COUNT_NO_SCRATCH];
+    status.bytes = writer_ ? writer_->size() : 0;
+    status.processes = processes_.size();
+    return status;
+  }
+
+  void fill_trailer(std::uint64_t end) {
+    static constexpr std::array<const char*, DP_COUNTER_COUNT> kNames = {
+#define DYNPROF_NAME(id, name, sentence) name,
+        DP_COUNTERS(DYNPROF_NAME)
+#undef DYNPROF_NAME
+    };
+    Counters counters = kernel_->counters();
+    for (auto& [pid, process] : processes_) unreadable_codes_ += process.unreadable_codes();
+    counters[DP_COUNT_UNREADABLE_CODE] = unreadable_codes_;
+    counters[DP_COUNT_MALFORMED_EVENT] = malformed_;
+    for (std::size_t i = 0; i < counters.size(); i++)
+      if (counters[i]) trailer_.counters[kNames[i]] = counters[i];
+    trailer_.end_ns = end;
+  }
+
+  SessionOptions options_;
+  SessionHooks hooks_;
+  bool awaited_exec_;
+  std::unique_ptr<KernelSide> kernel_;
+  SamplingEvents events_;
+  std::map<pid_t, FollowedProcess> processes_;
+  std::map<pid_t, UniqueFd> pidfds_;
+  std::map<pid_t, std::uint64_t> start_ticks_;
+  std::set<pid_t> ended_targets_;
+  std::set<std::string> noted_;
+  std::uint64_t start_ns_ = 0;
+  std::uint64_t malformed_ = 0;
+  std::uint64_t unreadable_codes_ = 0;
+  Trailer trailer_;
+  RecordingWriter* writer_ = nullptr;
+  SampleEncoder* encoder_ = nullptr;
+  NativeFrames* native_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::prepare(const SessionOptions& options,
+                                                  SessionHooks hooks) {
+  auto session = std::make_unique<LiveSession>(options, std::move(hooks));
+  TRY(session->prepare());
+  return std::unique_ptr<Session>(std::move(session));
+}
+
+}  // namespace dynprof

@@ -1,0 +1,90 @@
+#include "user/preflight/capabilities.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "user/target/process.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::uint64_t bit(int capability) { return 1ULL << capability; }
+
+struct Needed {
+  int capability;
+  const char* name;
+  bool admin_will_do;
+};
+
+constexpr Needed kNeeded[] = {
+    {CAP_BPF, "CAP_BPF (load programs)", true},
+    {CAP_PERFMON, "CAP_PERFMON (sample every process)", true},
+    {CAP_SYS_PTRACE, "CAP_SYS_PTRACE (read the target's memory)", false},
+};
+
+std::string read_own_status() {
+  std::string text;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/status", "re"),
+                                                       std::fclose);
+  if (!file) return text;
+  char buffer[8192];
+  text.assign(buffer, std::fread(buffer, 1, sizeof buffer, file.get()));
+  return text;
+}
+
+}  // namespace
+
+std::uint64_t effective_capabilities(const std::string& status_text) {
+  std::size_t at = status_text.find("\nCapEff:");
+  if (at == std::string::npos) return 0;
+  return std::strtoull(status_text.c_str() + at + 8, nullptr, 16);
+}
+
+std::vector<std::string> missing_capabilities(std::uint64_t effective) {
+  std::vector<std::string> missing;
+  for (const Needed& needed : kNeeded) {
+    if (effective & bit(needed.capability)) continue;
+    if (needed.admin_will_do && (effective & bit(CAP_SYS_ADMIN))) continue;
+    missing.emplace_back(needed.name);
+  }
+  return missing;
+}
+
+Result<void> check_may_record(const std::string& command_line) {
+  auto missing = missing_capabilities(effective_capabilities(read_own_status()));
+  if (!missing.empty())
+    return error(fmt::format("not permitted to record: missing {}", fmt::join(missing, ", ")),
+                 fmt::format("sudo {}", command_line));
+  if (!in_initial_pid_namespace())
+    return error("this is not the host's pid namespace, and the kernel side speaks of host pids",
+                 "run it on the host, or in a container started with --pid=host");
+  return {};
+}
+
+bool drop_capabilities() {
+  const std::uint64_t keep =
+      bit(CAP_BPF) | bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE) | bit(CAP_DAC_READ_SEARCH) |
+      bit(CAP_CHOWN) | bit(CAP_DAC_OVERRIDE) |  // files in a directory given away bit(CAP_SETUID) |
+      bit(CAP_SETGID) | bit(CAP_KILL) | bit(CAP_SYS_NICE) |
+      bit(CAP_CHECKPOINT_RESTORE) |  // /proc/PID/map_files
+      bit(CAP_SYSLOG);               // addresses in /proc/kallsyms
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  if (syscall(SYS_capget, &header, sets)) return false;
+  for (int word = 0; word < 2; word++) {
+    auto mask = static_cast<std::uint32_t>(keep >> (32 * word));
+    sets[word].effective &= mask;
+    sets[word].permitted &= mask;
+    sets[word].inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, sets) == 0;
+}
+
+}  // namespace dynprof

@@ -1,0 +1,27 @@
+// May we? Asked before anything is done, so that the answer names exactly what is missing. And the
+// reverse: what is no longer needed once the probes are attached is given up.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "symbolizer/base/result.h"
+
+namespace dynprof {
+
+// Bit set of effective capabilities from the text of /proc/PID/status; 0 where it is not there.
+std::uint64_t effective_capabilities(const std::string& status_text);
+
+// Names of those needed to record that are missing from `effective`; CAP_SYS_ADMIN stands in for
+// CAP_BPF and CAP_PERFMON, as in the kernel.
+std::vector<std::string> missing_capabilities(std::uint64_t effective);
+
+// All that recording needs of this process. `program` and `arguments` make the hint's command.
+Result<void> check_may_record(const std::string& command_line);
+
+// Keeps only what a running recording uses: reading the target's memory and files, updating BPF
+// maps, handing files to the user behind sudo. False if the kernel refused; nothing depends on it.
+bool drop_capabilities();
+
+}  // namespace dynprof

@@ -1,0 +1,191 @@
+#include "user/target/marker_rules.h"
+
+#include <algorithm>
+#include <string>
+
+namespace dynprof {
+namespace {
+
+constexpr std::string_view kConvertFrame = "torch._dynamo.convert_frame";
+constexpr std::string_view kConvertFrameFile = "torch/_dynamo/convert_frame.py";
+constexpr std::string_view kWrappers = "torch._functorch._aot_autograd.runtime_wrappers";
+constexpr std::string_view kWrappersFile = "torch/_functorch/_aot_autograd/runtime_wrappers.py";
+
+// Read in torch 2.6.0, 2.9.0, 2.13.0 and 2.14.1.
+constexpr MarkerRule kRules[] = {
+    {kConvertFrame, kConvertFrameFile, "_compile", "compile_id", "code", DP_MARKER_COMPILE,
+     "2.6-2.14"},
+    {kConvertFrame, kConvertFrameFile, "compile_frame", "attempt", "", DP_MARKER_ATTEMPT,
+     "2.9-2.14"},
+    {kConvertFrame, kConvertFrameFile, "_compile.<locals>._compile_inner", "attempt", "",
+     DP_MARKER_ATTEMPT, "2.6"},
+    {kWrappers, kWrappersFile, "_AutogradBackwardCompiler.get_or_compile", "saved_compile_context",
+     "", DP_MARKER_BACKWARD, "2.13-2.14"},
+    {kWrappers, kWrappersFile,
+     "AOTDispatchAutograd.post_compile.<locals>.CompiledFunction._backward_impl",
+     "saved_compile_context", "", DP_MARKER_BACKWARD, "2.6-2.9"},
+};
+
+std::string_view last_part(std::string_view qualname) {
+  std::size_t dot = qualname.rfind('.');
+  return dot == std::string_view::npos ? qualname : qualname.substr(dot + 1);
+}
+
+bool in_file(std::string_view filename, std::string_view file) {
+  return filename.ends_with(file) &&
+         (filename.size() == file.size() || filename[filename.size() - file.size() - 1] == '/');
+}
+
+bool matches(const MarkerRule& rule, const RemoteCode& code, std::uint16_t python) {
+  if (code.unreadable != Unreadable::kNo || code.name != last_part(rule.qualname)) return false;
+  if (python >= python_version(3, 11) && code.qualname != rule.qualname) return false;
+  return in_file(code.filename, rule.file);
+}
+
+// The slot of a local. A cell or free variable wins over an argument of the same name (3.10).
+std::optional<std::uint16_t> slot_of(const std::vector<LocalName>& locals, std::string_view name) {
+  for (std::size_t i = locals.size(); i-- > 0;) {
+    if (locals[i].name == name && i < DP_NO_OFFSET) return static_cast<std::uint16_t>(i);
+  }
+  return std::nullopt;
+}
+
+// The code objects a rule's function may have, from what its module holds.
+class Finder {
+ public:
+  Finder(RemoteObjects& objects, const PythonRuntime& runtime)
+      : objects_(objects), runtime_(runtime), reader_(objects, runtime.code_type) {}
+
+  CodeReader& reader() { return reader_; }
+
+  std::vector<std::uint64_t> codes_of(const MarkerRule& rule) {
+    found_.clear();
+    auto module = objects_.find_module(runtime_.main_interpreter, rule.module);
+    if (!module) return {};
+    std::string_view path = rule.qualname;
+    auto object = objects_.module_get(*module, next_part(path));
+    // Classes, until a function.
+    while (object && !path.empty() && !path.starts_with("<locals>") && is_type(*object)) {
+      object = objects_.type_get(*object, next_part(path));
+    }
+    if (object) from_callable(*object, path, 0);
+    return std::move(found_);
+  }
+
+ private:
+  static std::string_view next_part(std::string_view& path) {
+    std::size_t dot = path.find('.');
+    std::string_view part = path.substr(0, dot);
+    path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
+    return part;
+  }
+
+  bool is_type(std::uint64_t object) {
+    // Py_TPFLAGS_TYPE_SUBCLASS of its type: also metaclasses other than `type`.
+    auto type = objects_.type_of(object);
+    if (!type) return false;
+    auto flags = objects_.memory().read<std::uint64_t>(*type + objects_.layout().type_flags);
+    return flags && (*flags >> 31 & 1) != 0;
+  }
+
+  // A function, or what wraps one: staticmethod, classmethod, bound method, a decorator's function
+  // with __wrapped__ or with the original in its closure.
+  void from_callable(std::uint64_t object, std::string_view path, int depth) {
+    const PythonLayout& t = objects_.layout();
+    if (depth > 4 || found_.size() > 32) return;
+    auto type = objects_.type_of(object);
+    if (!type) return;
+    std::string kind = objects_.type_name(*type);
+    if (kind == "staticmethod" || kind == "classmethod" || kind == "method") {
+      if (auto inner = objects_.memory().read_pointer(object + t.method_function)) {
+        from_callable(*inner, path, depth + 1);
+      }
+      return;
+    }
+    if (kind != "function") return;
+    if (auto code = objects_.memory().read_pointer(object + t.function_code)) {
+      from_code(*code, path, 0);
+    }
+    if (auto dict = objects_.memory().read_pointer(object + t.function_dict)) {
+      if (auto wrapped = objects_.dict_get(*dict, "__wrapped__")) {
+        from_callable(*wrapped, path, depth + 1);
+      }
+    }
+    if (auto closure = objects_.memory().read_pointer(object + t.function_closure)) {
+      auto cells = objects_.tuple_items(*closure, 64);
+      if (!cells) return;
+      for (std::uint64_t cell : *cells) {
+        auto value = plausible_pointer(cell) ? objects_.memory().read_pointer(cell + t.cell_value)
+                                             : std::nullopt;
+        if (value) from_callable(*value, path, depth + 1);
+      }
+    }
+  }
+
+  // Functions and classes defined inside are constants of the code object around them.
+  void from_code(std::uint64_t code, std::string_view path, int depth) {
+    while (path.starts_with("<locals>")) next_part(path);
+    if (path.empty()) {
+      if (std::find(found_.begin(), found_.end(), code) == found_.end()) found_.push_back(code);
+      return;
+    }
+    if (depth > 8 || !reader_.identity_of(code)) return;
+    const PythonLayout& t = objects_.layout();
+    std::string_view part = next_part(path);
+    auto tuple = objects_.memory().read_pointer(code + t.code_consts);
+    auto items = tuple ? objects_.tuple_items(*tuple, 4096) : std::nullopt;
+    if (!items) return;
+    for (std::uint64_t item : *items) {
+      if (!reader_.identity_of(item)) continue;
+      if (reader_.read(item).name == part) from_code(item, path, depth + 1);
+    }
+  }
+
+  RemoteObjects& objects_;
+  const PythonRuntime& runtime_;
+  CodeReader reader_;
+  std::vector<std::uint64_t> found_;
+};
+
+}  // namespace
+
+std::span<const MarkerRule> marker_rules() { return kRules; }
+
+std::optional<ResolvedMarker> match_marker(CodeReader& reader, const RemoteCode& code,
+                                           std::uint16_t python) {
+  for (const MarkerRule& rule : kRules) {
+    if (!matches(rule, code, python)) continue;
+    auto locals = reader.read_locals(code.address);
+    // The names belong to the object we mean only if it is still there.
+    if (!locals || reader.identity_of(code.address) != code.identity) return std::nullopt;
+    auto slot = slot_of(*locals, rule.local);
+    if (!slot) continue;  // another torch version's function of that name
+    ResolvedMarker found;
+    found.code = code.address;
+    found.rule = &rule;
+    found.marker.identity = code.identity;
+    found.marker.slot = *slot;
+    found.marker.code_slot = DP_NO_OFFSET;
+    found.marker.kind = static_cast<std::uint8_t>(rule.kind);
+    if (!rule.code_local.empty()) {
+      found.marker.code_slot = slot_of(*locals, rule.code_local).value_or(DP_NO_OFFSET);
+    }
+    return found;
+  }
+  return std::nullopt;
+}
+
+std::vector<ResolvedMarker> resolve_markers(RemoteObjects& objects, const PythonRuntime& runtime) {
+  Finder finder(objects, runtime);
+  std::vector<ResolvedMarker> markers;
+  for (const MarkerRule& rule : kRules) {
+    for (std::uint64_t address : finder.codes_of(rule)) {
+      RemoteCode code = finder.reader().read(address);
+      auto marker = match_marker(finder.reader(), code, objects.layout().python);
+      if (marker && marker->rule == &rule) markers.push_back(*marker);
+    }
+  }
+  return markers;
+}
+
+}  // namespace dynprof
