@@ -4,8 +4,7 @@
  *
  * Per frame two pieces of fixed size: of the frame (code object, previous, instruction) and of the
  * code object, what identifies it. Offsets come from struct dp_python_layout. Everything read is
- * the target's and may be torn or freed: a failed read ends the walk and is counted, a cycle ends
- * at DP_MAX_PYTHON_FRAMES. */
+ * the target's and may be torn or freed: a failed read or a circle ends the walk and is counted. */
 #ifndef DYNPROF_BPF_PYTHON_H
 #define DYNPROF_BPF_PYTHON_H
 
@@ -29,7 +28,8 @@ struct walk {
   __u64 frame;  /* next frame to read, 0: done */
   __u64 caller; /* where the topmost eval-loop call must lead to; see check_top_call */
   __u32 check_caller;
-  __u32 pad;
+  __u32 steps;         /* frames met, shims included */
+  __u64 earlier_frame; /* a frame met before; see walks_in_a_circle */
   __u32 marker_notes;
   __u32 programs; /* tail calls made */
   struct marker_note notes[DP_MAX_MARKERS];
@@ -210,6 +210,8 @@ static __always_inline bool restart_from_caller(struct walk* walk) {
   if (!walk->check_caller) return false;
   walk->check_caller = 0;
   walk->frame = walk->caller;
+  walk->steps = 0;
+  walk->earlier_frame = 0;
   walk->sample.frame_count = 0;
   walk->sample.flags &= ~(DP_SAMPLE_MARKERS_CUT | DP_SAMPLE_FRAME_FAULT);
   walk->marker_notes = 0;
@@ -225,6 +227,15 @@ static __always_inline bool check_top_call(struct walk* walk, __u64 previous) {
   return false;
 }
 
+/* Frames left by an earlier call may lead back to themselves. Compares with the frame met at the last
+ * power of two of steps, so that any circle is noticed within three times its length (Brent). */
+static __always_inline bool walks_in_a_circle(struct walk* walk) {
+  if (walk->frame == walk->earlier_frame) return true;
+  walk->steps++;
+  if ((walk->steps & (walk->steps - 1)) == 0) walk->earlier_frame = walk->frame;
+  return false;
+}
+
 /* One interpreter frame. Returns false when the walk is over. */
 static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cache) {
   const struct dp_python_layout* layout = &walk->process.python;
@@ -232,7 +243,7 @@ static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cac
   __u64 frame = walk->frame;
   __u32 n = walk->sample.frame_count;
   if (!frame) return restart_from_caller(walk);
-  if (!fetch_frame(walk, frame + layout->frame_base)) {
+  if (walks_in_a_circle(walk) || !fetch_frame(walk, frame + layout->frame_base)) {
     if (restart_from_caller(walk)) return true;
     walk->sample.flags |= DP_SAMPLE_FRAME_FAULT;
     count(DP_COUNT_FRAME_FAULT);

@@ -108,6 +108,8 @@ int sample_cpu(struct bpf_perf_event_data* ctx) {
   walk->frame = 0;
   walk->caller = 0;
   walk->check_caller = 0;
+  walk->steps = 0;
+  walk->earlier_frame = 0;
   walk->page = 0;
   walk->last_page = 0;
   walk->marker_notes = 0;
