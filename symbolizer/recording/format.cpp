@@ -44,6 +44,10 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "processes";
     case ChunkKind::kThreads:
       return "threads";
+    case ChunkKind::kEdges:
+      return "edges";
+    case ChunkKind::kFacts:
+      return "facts";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

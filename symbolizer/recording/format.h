@@ -35,6 +35,8 @@ enum class ChunkKind : std::uint16_t {
   kTrailer = 11,
   kEnd = 12,
   kNativeNames = 13,
+  kEdges = 14,
+  kFacts = 15,
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);
@@ -53,6 +55,7 @@ inline constexpr std::size_t kMaxBlobBytes = 8u << 20;
 inline constexpr std::uint64_t kMaxId = 0xfffffff0u;
 inline constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 48;
 inline constexpr std::uint32_t kMaxMarkers = 256;
+inline constexpr std::uint32_t kMaxOpenPhases = 64;
 // Frames of one stack: 1,024 Python frames and the native ones between them fit well.
 inline constexpr std::uint32_t kMaxStackDepth = 16384;
 

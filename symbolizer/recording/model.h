@@ -89,9 +89,28 @@ struct Marker {
   bool operator==(const Marker&) const = default;
 };
 
-// All markers of a stack, root first. Context 0 is "no marker on the stack".
+// What torch's own thread-locals said (source T): the compile open on the thread, and the names of
+// the phases it is in (torch's `dynamo_timed` names, outermost first).
+enum class TorchStatus : std::uint8_t {
+  kNone = 0,  // not asked: no torch, or its thread-locals are not known on this thread
+  kRead = 1,
+  kStale = 2,  // asked, but what was there is no longer what we knew: not used
+};
+struct TorchState {
+  TorchStatus status = TorchStatus::kNone;
+  std::int32_t autograd_id = -1;  // all -1: no compile is open
+  std::int32_t frame_id = -1;
+  std::int32_t compile_id = -1;
+  std::int32_t attempt = -1;
+  std::vector<StringId> phases;
+  bool operator==(const TorchState&) const = default;
+};
+
+// All markers of a stack, root first, and torch's own word. Context 0 is "no marker on the stack,
+// torch not asked".
 struct Context {
   std::vector<Marker> markers;
+  TorchState torch{};
   bool operator==(const Context&) const = default;
 };
 
@@ -133,6 +152,43 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
+// An exact event (source E): something began or ended on a thread at that moment, told by a hardware
+// watchpoint or a probe, not by samples. Edges of one thread are in time order.
+enum class EdgeKind : std::uint8_t {
+  kPhaseBegin = 1,   // torch opened a phase: `name` is its name, `depth` how many are open with it
+  kPhaseEnd = 2,     // ... closed it: `depth` counts it still
+  kRegionBegin = 3,  // a run of a compiled region: `name` is "Torch-Compiled Region: 0/1"
+  kRegionEnd = 4,
+  kInlineBegin = 5,  // Dynamo begins to trace a user function: `code`
+  kInlineEnd = 6,
+  kWaitBegin = 7,  // one of torch's wait counters: `name` is its key ("entire_forward_compile")
+  kWaitEnd = 8,
+  kWatchBegin = 9,  // from here on this thread's phases are watched: `context` has those open
+  kWatchEnd = 10,   // ... no longer
+};
+struct SpanEdge {
+  std::uint64_t time_ns = 0;
+  ThreadId thread = 0;
+  EdgeKind kind = EdgeKind::kPhaseBegin;
+  StringId name = 0;
+  std::uint32_t depth = 0;
+  CodeId code = 0;
+  ContextId context = 0;  // its `torch` part: the compile open on the thread at that moment
+  bool operator==(const SpanEdge&) const = default;
+};
+
+// A document about a process, kept as it was found: `kind` says what `body` holds.
+//   "history"    JSON of what torch remembers of its compiles; `name` is "attach" or "detach"
+//   "generated"  the content of a file a compile made; `name` is JSON that describes it
+struct Fact {
+  std::int32_t pid = 0;
+  std::uint64_t time_ns = 0;
+  StringId kind = 0;
+  StringId name = 0;
+  BlobId body = 0;
+  bool operator==(const Fact&) const = default;
+};
+
 // What is known once, at the start. Kept as JSON in the file; see docs/recording-format.md.
 struct Meta {
   std::int32_t target_pid = 0;  // 0: a command or several
@@ -167,6 +223,8 @@ struct Tables {
   std::vector<Context> contexts;
   std::vector<Process> processes;
   std::vector<Thread> threads;
+  std::vector<SpanEdge> edges;
+  std::vector<Fact> facts;
 };
 
 }  // namespace dynprof

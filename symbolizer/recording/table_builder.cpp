@@ -20,7 +20,7 @@ constexpr std::string_view kLostText = "<lost>";
 
 // Not the empty context, which would say that no compile was open: one that could not be read.
 Context unreadable_context() {
-  return Context{{Marker{.kind = MarkerKind::kCompile, .readable = false}}};
+  return Context{.markers = {Marker{.kind = MarkerKind::kCompile, .readable = false}}, .torch = {}};
 }
 
 }  // namespace
@@ -151,6 +151,10 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
       return rows(tables_.threads, thread_gaps_);
     case ChunkKind::kNativeNames:
       return rows(native_names_, name_gaps_);
+    case ChunkKind::kEdges:
+      return rows(tables_.edges, edge_gaps_);
+    case ChunkKind::kFacts:
+      return rows(tables_.facts, fact_gaps_);
     default:
       return;
   }
@@ -316,6 +320,9 @@ void TableBuilder::finish_others(Damage& damage) {
       marker.user_code = 0;
       ++damage.lost_entries[ChunkKind::kCodes];
     }
+    for (StringId& phase : context.torch.phases) {
+      if (mend_string(phase)) ++damage.lost_entries[ChunkKind::kStrings];
+    }
   }
   // Nothing refers to a process by its row, so lost ones just go.
   for (auto gap = process_gaps_.rbegin(); gap != process_gaps_.rend(); ++gap) {
@@ -336,11 +343,33 @@ void TableBuilder::finish_others(Damage& damage) {
   }
 }
 
+void TableBuilder::drop_lost_lists(Damage& damage) {
+  // Nothing refers to an edge or a fact: lost ones go, and so do those whose thread or text is gone.
+  auto drop = [](auto& rows, const Gaps& gaps) {
+    for (auto gap = gaps.rbegin(); gap != gaps.rend(); ++gap) {
+      rows.erase(rows.begin() + gap->begin, rows.begin() + gap->end);
+    }
+  };
+  drop(tables_.edges, edge_gaps_);
+  drop(tables_.facts, fact_gaps_);
+  std::erase_if(tables_.edges, [&](SpanEdge& edge) {
+    if (mend_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
+    if (edge.code >= tables_.codes.size()) edge.code = lost_code();
+    if (edge.context >= tables_.contexts.size()) edge.context = lost_context();
+    return edge.thread >= tables_.threads.size();
+  });
+  std::erase_if(tables_.facts, [&](const Fact& fact) {
+    return fact.kind >= tables_.strings.size() || fact.name >= tables_.strings.size() ||
+           fact.body >= tables_.blobs.size();
+  });
+}
+
 void TableBuilder::finish(Damage& damage) {
   finish_codes(damage);
   finish_frames(damage);
   finish_stacks(damage);
   finish_others(damage);
+  drop_lost_lists(damage);
 }
 
 }  // namespace dynprof::recording

@@ -143,6 +143,30 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<StackNode>& out) {
   return in.done() && runs.done();
 }
 
+static void encode_torch(const TorchState& torch, ByteWriter& out) {
+  out.u8(static_cast<std::uint8_t>(torch.status));
+  if (torch.status != TorchStatus::kRead) return;
+  out.signed_varint(torch.autograd_id);
+  out.signed_varint(torch.frame_id);
+  out.signed_varint(torch.compile_id);
+  out.signed_varint(torch.attempt);
+  out.varint(torch.phases.size());
+  for (StringId phase : torch.phases) out.varint(phase);
+}
+
+static TorchState decode_torch(ByteReader& in) {
+  TorchState torch;
+  torch.status = checked_enum(in, in.u8(), TorchStatus::kStale);
+  if (torch.status != TorchStatus::kRead) return torch;
+  torch.autograd_id = in.signed_varint32();
+  torch.frame_id = in.signed_varint32();
+  torch.compile_id = in.signed_varint32();
+  torch.attempt = in.signed_varint32();
+  const std::uint64_t phases = in.varint_up_to(kMaxOpenPhases);
+  for (std::uint64_t i = 0; i < phases && in.ok(); ++i) torch.phases.push_back(in.varint32());
+  return torch;
+}
+
 void encode(std::span<const Context> contexts, ByteWriter& out) {
   std::uint64_t instance = 0;
   for (const Context& context : contexts) {
@@ -159,6 +183,7 @@ void encode(std::span<const Context> contexts, ByteWriter& out) {
       out.varint(marker.user_code);
       instance = marker.instance;
     }
+    encode_torch(context.torch, out);
   }
 }
 
@@ -184,6 +209,7 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<Context>& out) {
       instance = marker.instance;
       context.markers.push_back(marker);
     }
+    context.torch = decode_torch(in);
     out.push_back(std::move(context));
   }
   return in.done();
@@ -257,6 +283,63 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<NativeName>& out) {
     last.frame = in.plus_difference32(last.frame);
     last.symbol = in.plus_difference32(last.symbol);
     out.push_back(last);
+  }
+  return in.done();
+}
+
+void encode(std::span<const SpanEdge> edges, ByteWriter& out) {
+  SpanEdge last;
+  for (const SpanEdge& edge : edges) {
+    out.u8(static_cast<std::uint8_t>(edge.kind));
+    out.difference(edge.time_ns, last.time_ns);
+    out.difference(edge.thread, last.thread);
+    out.varint(edge.name);
+    out.varint(edge.depth);
+    out.difference(edge.code, last.code);
+    out.difference(edge.context, last.context);
+    last = edge;
+  }
+}
+
+bool decode(Bytes raw, std::uint32_t count, std::vector<SpanEdge>& out) {
+  ByteReader in(raw);
+  SpanEdge last;
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+    SpanEdge edge;
+    edge.kind = checked_enum(in, in.u8(), EdgeKind::kWatchEnd);
+    if (static_cast<std::uint8_t>(edge.kind) == 0) in.fail();
+    edge.time_ns = in.plus_difference(last.time_ns);
+    edge.thread = in.plus_difference32(last.thread);
+    edge.name = in.varint32();
+    edge.depth = in.varint32();
+    edge.code = in.plus_difference32(last.code);
+    edge.context = in.plus_difference32(last.context);
+    out.push_back(edge);
+    last = edge;
+  }
+  return in.done();
+}
+
+void encode(std::span<const Fact> facts, ByteWriter& out) {
+  for (const Fact& fact : facts) {
+    out.signed_varint(fact.pid);
+    out.varint(fact.time_ns);
+    out.varint(fact.kind);
+    out.varint(fact.name);
+    out.varint(fact.body);
+  }
+}
+
+bool decode(Bytes raw, std::uint32_t count, std::vector<Fact>& out) {
+  ByteReader in(raw);
+  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
+    Fact fact;
+    fact.pid = in.signed_varint32();
+    fact.time_ns = in.varint();
+    fact.kind = in.varint32();
+    fact.name = in.varint32();
+    fact.body = in.varint32();
+    out.push_back(fact);
   }
   return in.done();
 }

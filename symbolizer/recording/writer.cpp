@@ -70,6 +70,12 @@ struct ContextHash {
       hash = hash_u64(hash ^ (std::uint64_t{static_cast<std::uint32_t>(marker.attempt)} << 32) ^
                       marker.user_code);
     }
+    const TorchState& torch = context.torch;
+    hash = hash_u64(hash ^ (std::uint64_t{static_cast<std::uint32_t>(torch.frame_id)} << 32) ^
+                    static_cast<std::uint32_t>(torch.compile_id));
+    hash = hash_u64(hash ^ (std::uint64_t{static_cast<std::uint32_t>(torch.attempt)} << 32) ^
+                    static_cast<std::uint8_t>(torch.status));
+    for (StringId phase : torch.phases) hash = hash_u64(hash ^ phase);
     return hash;
   }
 };
@@ -152,6 +158,8 @@ class Writer final : public RecordingWriter {
   ContextId context(const Context& context) override {
     DYNPROF_CHECK(context.markers.size() <= kMaxMarkers);
     for (const Marker& marker : context.markers) DYNPROF_CHECK(marker.user_code < codes_.next_id());
+    DYNPROF_CHECK(context.torch.phases.size() <= kMaxOpenPhases);
+    for (StringId phase : context.torch.phases) DYNPROF_CHECK(phase < strings_.next_id());
     return entry(contexts_.intern(context), contexts_.next_id() - contexts_out_);
   }
   void native_name(const NativeName& name) override {
@@ -184,6 +192,19 @@ class Writer final : public RecordingWriter {
     }
     samples_.push_back(sample);
     if (samples_.size() >= kFlushSamples) write_out();
+  }
+
+  void edge(const SpanEdge& edge) override {
+    DYNPROF_CHECK(edge.thread < threads_.next_id() && edge.name < strings_.next_id() &&
+                  edge.code < codes_.next_id() && edge.context < contexts_.next_id());
+    new_edges_.push_back(edge);
+    entry(0, new_edges_.size());
+  }
+  void fact(const Fact& fact) override {
+    DYNPROF_CHECK(fact.kind < strings_.next_id() && fact.name < strings_.next_id() &&
+                  fact.body < blobs_.next_id());
+    new_facts_.push_back(fact);
+    entry(0, new_facts_.size());
   }
 
   Result<void> flush() override {
@@ -270,6 +291,8 @@ class Writer final : public RecordingWriter {
     write_list(ChunkKind::kProcesses, new_processes_, processes_out_);
     write_table(ChunkKind::kThreads, threads_, threads_out_);
     write_list(ChunkKind::kNativeNames, new_names_, names_out_);
+    write_list(ChunkKind::kEdges, new_edges_, edges_out_);
+    write_list(ChunkKind::kFacts, new_facts_, facts_out_);
     waiting_text_ = 0;
     bound_memory();
   }
@@ -324,10 +347,14 @@ class Writer final : public RecordingWriter {
   ContextId contexts_out_ = 1;
   std::uint32_t processes_out_ = 0;
   std::uint32_t names_out_ = 0;
+  std::uint32_t edges_out_ = 0;
+  std::uint32_t facts_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
   std::vector<Process> new_processes_;
   std::vector<NativeName> new_names_;
+  std::vector<SpanEdge> new_edges_;
+  std::vector<Fact> new_facts_;
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

@@ -35,6 +35,8 @@ class RecordingWriter {
   // Written once per pid and state; a later one (after exec) replaces the earlier for new samples.
   virtual void process(const Process& process) = 0;
   virtual void sample(const Sample& sample) = 0;
+  virtual void edge(const SpanEdge& edge) = 0;
+  virtual void fact(const Fact& fact) = 0;
 
   // Writes out what is buffered; call it about once a second so that little is lost to SIGKILL.
   // After a failed write (disk full) the file keeps its last whole chunk and every later call

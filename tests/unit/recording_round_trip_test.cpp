@@ -144,11 +144,18 @@ TEST(RecordingRoundTrip, ExtremeValues) {
                 UINT32_MAX,
                 UINT64_MAX,
                 code_id};
-  Context context{std::vector<Marker>(256, marker)};
+  TorchState torch{TorchStatus::kRead, INT32_MIN, INT32_MAX, -1, 0, {text, 0, cut}};
+  Context context{std::vector<Marker>(256, marker), torch};
   ContextId context_id = writer.context(context);
   ThreadId thread = writer.thread({INT32_MIN, INT32_MAX, text});
   Process process{INT32_MAX, INT32_MIN, text, text, text, text, text, UINT64_MAX, true};
   writer.process(process);
+  std::vector<SpanEdge> edges = {
+      {UINT64_MAX, thread, EdgeKind::kPhaseBegin, text, UINT32_MAX, code_id, context_id},
+      {0, thread, EdgeKind::kWatchEnd, 0, 0, 0, 0}};
+  for (const SpanEdge& edge : edges) writer.edge(edge);
+  Fact fact{INT32_MIN, UINT64_MAX, text, cut, large};
+  writer.fact(fact);
   std::vector<Sample> samples = {{1, thread, stack, context_id, 0xff},
                                  {UINT64_MAX, thread, 0, 0, 0},
                                  {UINT64_MAX, thread, stack, context_id, 1}};
@@ -157,6 +164,9 @@ TEST(RecordingRoundTrip, ExtremeValues) {
   ASSERT_TRUE(writer.finish(trailer).has_value());
 
   auto recording = read(written);
+  EXPECT_EQ(recording->tables().edges, edges);
+  ASSERT_EQ(recording->tables().facts.size(), 1u);
+  EXPECT_EQ(recording->tables().facts[0], fact);
   EXPECT_THAT(recording->damage(), IsEmpty());
   EXPECT_EQ(recording->meta(), meta);
   EXPECT_EQ(recording->trailer(), trailer);
