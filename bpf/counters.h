@@ -17,6 +17,8 @@
   DP_COUNTER(NO_FRAME, "no_frame", "samples of Python threads with no frame")                      \
   DP_COUNTER(FRAME_FAULT, "frame_fault", "stacks cut where a frame was not readable")              \
   DP_COUNTER(CODE_FAULT, "code_fault", "frames whose code object was not readable")                \
+  DP_COUNTER(TORCH_STALE, "torch_stale", "samples in which torch's thread-locals had moved")       \
+  DP_COUNTER(TORCH_FAULT, "torch_fault", "samples in which torch's thread-locals made no sense")   \
   DP_COUNTER(TRUNCATED, "truncated", "stacks deeper than the frame limit, root side cut")          \
   DP_COUNTER(TAIL_CALL_FAILED, "tail_call_failed", "stacks cut because a tail call failed")        \
   DP_COUNTER(MARKERS_FULL, "markers_full", "marker frames beyond the limit of one sample")         \

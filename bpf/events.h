@@ -47,7 +47,9 @@ struct dp_python_layout {
   __u8 shim_owner;         /* frames of this owner are C-stack shims (3.12+), 0xff: none */
   __u8 code_tag_mask;      /* low bits of a tagged code pointer to clear (3.14+) */
   __u8 long_tag_shift; /* 3.12+: digits = lv_tag >> 3; 0: ob_size is the count, its sign the sign */
-  __u8 pad[6];
+  __u8 str_data;       /* where the characters of a compact ASCII str begin */
+  __u8 str_kind_shift; /* bits of its state word below kind:3 compact:1 ascii:1 */
+  __u8 pad[4];
 };
 DP_ASSERT_SIZE(dp_python_layout, 48);
 
@@ -74,9 +76,29 @@ struct dp_torch_layout {
   /* The same two by a materialised __dict__, tried when the first gives nothing. */
   struct dp_path context_id_dict;
   struct dp_path context_attempt_dict;
-  __u64 pad;
+  __u64 list_type; /* &PyList_Type, &PyUnicode_Type: what a list of phase names is made of */
+  __u64 str_type;
 };
-DP_ASSERT_SIZE(dp_torch_layout, 80);
+DP_ASSERT_SIZE(dp_torch_layout, 88);
+
+/* Where an attribute of a thread-local lies in one thread: its dict, the keys table the dict had
+ * when user space looked, and in it the words of key and value. Valid while both are still so. */
+struct dp_dict_entry {
+  __u64 dict;
+  __u64 keys;
+  __u64 entry; /* address of the key's word; the value's follows. 0: this thread has none */
+  __u64 key;
+};
+DP_ASSERT_SIZE(dp_dict_entry, 32);
+
+/* Map `torch_threads`: tid (initial pid namespace) -> this. What torch keeps per thread. */
+struct dp_torch_thread {
+  struct dp_dict_entry context; /* torch._guards._TLS.compile_context */
+  struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
+  __u32 pid;                    /* tgid */
+  __u32 depth;                  /* length of the list at the last watchpoint hit; BPF's own */
+};
+DP_ASSERT_SIZE(dp_torch_thread, 72);
 
 #define DP_PROCESS_PYTHON 1u       /* layout and tstate_offset are valid */
 #define DP_PROCESS_TORCH 2u        /* torch is valid */
@@ -93,7 +115,7 @@ struct dp_process {
   struct dp_python_layout python;
   struct dp_torch_layout torch;
 };
-DP_ASSERT_SIZE(dp_process, 168);
+DP_ASSERT_SIZE(dp_process, 176);
 
 enum dp_marker_kind {
   DP_MARKER_NONE = 0,
@@ -125,7 +147,8 @@ enum dp_event_kind {
   DP_EVENT_SAMPLE = 1,
   DP_EVENT_FORK = 2, /* struct dp_process_event; a new process (not a thread) */
   DP_EVENT_EXEC = 3,
-  DP_EVENT_EXIT = 4, /* the last thread of a process is gone */
+  DP_EVENT_EXIT = 4,  /* the last thread of a process is gone */
+  DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
 };
 
 struct dp_event_header {
@@ -180,8 +203,38 @@ DP_ASSERT_SIZE(dp_marker, 40);
 #define DP_SAMPLE_KERNEL 8u    /* interrupted in the kernel: ip is a kernel address */
 #define DP_SAMPLE_NEW_CODE 16u /* holds a code object that user space has not read */
 #define DP_SAMPLE_MARKERS_CUT 32u
+#define DP_SAMPLE_TORCH 64u /* a dp_torch_state follows the markers */
 
-/* Followed by frame_count frames (leaf first), then marker_count markers (leaf first). */
+enum dp_torch_status {
+  DP_TORCH_READ = 1,
+  DP_TORCH_STALE = 2, /* the thread's dicts moved: nothing was read, user space must look again */
+  DP_TORCH_FAULT = 3, /* what was found is not what it should be */
+};
+
+/* A phase name as torch holds it: the str object, and its cached hash to tell it from another one
+ * that was made at its address later. */
+struct dp_phase_name {
+  __u64 object;
+  __u64 hash;
+};
+DP_ASSERT_SIZE(dp_phase_name, 16);
+
+/* Torch's own word on what a thread compiles (source T). Ids are DP_NO_VALUE when none is open. In
+ * a sample phase_count names follow, outermost first. */
+struct dp_torch_state {
+  __u8 status; /* enum dp_torch_status */
+  __u8 phase_count;
+  __u16 pad;
+  __s32 autograd_id;
+  __s32 frame_id;
+  __s32 compile_id;
+  __s32 attempt;
+  __u32 open_phases; /* may be more than phase_count */
+};
+DP_ASSERT_SIZE(dp_torch_state, 24);
+
+/* Followed by frame_count frames (leaf first), then marker_count markers (leaf first), then with
+ * DP_SAMPLE_TORCH a dp_torch_state and its phases. */
 struct dp_sample {
   struct dp_event_header header;
   __u64 ip; /* where the CPU was */
@@ -191,6 +244,21 @@ struct dp_sample {
   __u16 reason; /* enum dp_counter: why there is no Python stack; DP_COUNT_SAMPLES: there is */
 };
 DP_ASSERT_SIZE(dp_sample, 40);
+
+/* A thread's list of open phases changed its length (a hardware watchpoint on it). Popped: `name` is
+ * what was at [depth]. Pushed: `name` is what is at [depth - 2], the phase around the new one; the
+ * new item itself may not be stored yet (CPython stores it after the length when the list grows),
+ * so its name comes with the next hit. */
+struct dp_phase_event {
+  struct dp_event_header header;
+  struct dp_torch_state torch;
+  __u32 depth;     /* now */
+  __u32 before;    /* at the hit before */
+  __u32 name_size; /* 0: no such item, or no ASCII str; cut at DP_PHASE_NAME_BYTES */
+  __u32 pad;
+  char name[DP_PHASE_NAME_BYTES];
+};
+DP_ASSERT_SIZE(dp_phase_event, 64 + DP_PHASE_NAME_BYTES);
 
 struct dp_process_event {
   struct dp_event_header header;

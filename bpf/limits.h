@@ -13,6 +13,12 @@
 #define DP_MAX_MARKERS 16
 /* Pointer steps from a marker's local to a compile id's integer. */
 #define DP_MAX_PATH_STEPS 3
+/* Open phases whose names are read per sample, and bytes of one name in an event. */
+#define DP_MAX_PHASES 16
+#define DP_MAX_OPEN_PHASES 256
+#define DP_PHASE_NAME_BYTES 80
+/* Threads whose thread-locals of torch are known at once, over all processes. */
+#define DP_MAX_TORCH_THREADS 4096
 /* Processes followed at once; beyond this new children are counted as not followed. */
 #define DP_MAX_PROCESSES 8192
 /* Code objects user space has read, over all processes; beyond it they are announced more often. */

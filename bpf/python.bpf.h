@@ -22,6 +22,12 @@ struct marker_note {
   __u16 pad;
 };
 
+/* Torch's word on the thread; sent behind the markers, the phases it has only. */
+struct torch_sample {
+  struct dp_torch_state state;
+  struct dp_phase_name phases[DP_MAX_PHASES];
+};
+
 /* State of one sample while it is taken; per CPU. */
 struct walk {
   struct dp_process process;
@@ -38,11 +44,15 @@ struct walk {
   __u64 page;      /* address of the page in page_bytes, 0: none */
   __u64 last_page; /* of the frame before */
   __u64 page_bytes[DP_PAGE_BYTES / 8];
-  /* The event as it goes out: header, frames, then markers (written behind the last frame). */
+  struct torch_sample torch;
+  /* The event as it goes out: header, frames, then markers and torch's state (written behind the
+   * last frame: these two only keep room for them). */
   struct dp_sample sample;
   struct dp_frame frames[DP_MAX_PYTHON_FRAMES];
   struct dp_marker markers[DP_MAX_MARKERS];
+  struct torch_sample torch_room;
 };
+#define DP_MAX_SAMPLE_BYTES (sizeof(struct walk) - __builtin_offsetof(struct walk, sample))
 
 /* Code objects this CPU has already put into a sample, so that known_codes is asked only once per
  * code object and generation. Direct-mapped: a collision costs a look-up, never a wrong answer. */

@@ -2,8 +2,8 @@
 /* On-CPU samples. Attached to one perf event per CPU (cpu-clock, or hardware cycles), it takes the
  * Python stack of the interrupted thread when its process is followed, and sends one variable-length
  * event. Three programs in a chain of tail calls: sample_cpu finds the thread's top frame, walk_more
- * walks DP_FRAMES_PER_PROGRAM frames and calls itself, read_markers reads torch's locals. On this path: lock-free look-ups,
- * per-CPU memory and the ring buffer only. */
+ * walks DP_FRAMES_PER_PROGRAM frames and calls itself, read_markers reads torch's locals and
+ * thread-locals. On this path: lock-free look-ups, per-CPU memory and the ring buffer only. */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "bpf/markers.bpf.h"
+#include "bpf/torch_state.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -48,22 +48,25 @@ static __always_inline struct walk* current_walk(void) {
   return bpf_map_lookup_elem(&walks, &zero);
 }
 
-/* Sends header, frames and markers as one event. The consumer polls on a timer; it is woken at once
+/* Sends header, frames, markers and torch's state as one event. The consumer polls on a timer; it is woken at once
  * only for code it has not seen (its name may soon be freed) and when the buffer fills: a wake-up
  * costs several times the sample. */
-static __always_inline void submit(struct walk* walk, __u32 marker_count) {
+static __always_inline void submit(struct walk* walk, __u32 marker_count, __u32 torch_bytes) {
   __u32 frames = walk->sample.frame_count;
   if (frames > DP_MAX_PYTHON_FRAMES) return; /* for the verifier */
   if (marker_count > DP_MAX_MARKERS) return;
+  if (torch_bytes > sizeof(walk->torch)) return;
   __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) +
-               marker_count * sizeof(struct dp_marker);
+               marker_count * sizeof(struct dp_marker) + torch_bytes;
   walk->sample.marker_count = marker_count;
   walk->sample.header.size = size;
   __u64 flags = BPF_RB_NO_WAKEUP;
   if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) ||
       bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wakeup_bytes)
     flags = BPF_RB_FORCE_WAKEUP;
-  if (size > sizeof(struct dp_sample) + sizeof(walk->frames) + sizeof(walk->markers)) return;
+  /* For the verifier: the compiler must not bound another copy of it. */
+  asm volatile("" : "+r"(size));
+  if (size > DP_MAX_SAMPLE_BYTES) return;
   if (bpf_ringbuf_output(&events, &walk->sample, size, flags)) count(DP_COUNT_RING_FULL);
 }
 
@@ -84,12 +87,13 @@ static __always_inline void walk_and_submit(struct bpf_perf_event_data* ctx, str
     walk->sample.flags |= DP_SAMPLE_TRUNCATED;
     count(walk->programs < DP_WALK_PROGRAMS ? DP_COUNT_TAIL_CALL_FAILED : DP_COUNT_TRUNCATED);
   }
-  if (walk->marker_notes) {
+  __u32 tid = walk->sample.header.tid;
+  if (walk->marker_notes || bpf_map_lookup_elem(&torch_threads, &tid)) {
     bpf_tail_call(ctx, &tails, TAIL_MARKERS);
     walk->sample.flags |= DP_SAMPLE_MARKERS_CUT;
     count(DP_COUNT_TAIL_CALL_FAILED);
   }
-  submit(walk, 0);
+  submit(walk, 0, 0);
 }
 
 SEC("perf_event")
@@ -125,13 +129,13 @@ int sample_cpu(struct bpf_perf_event_data* ctx) {
   walk->sample.reason = find_top_frame(walk);
   if (walk->sample.reason != DP_COUNT_SAMPLES) {
     count(walk->sample.reason);
-    submit(walk, 0);
+    submit(walk, 0, 0);
     return 0;
   }
   bpf_tail_call(ctx, &tails, TAIL_WALK);
   walk->sample.reason = DP_COUNT_TAIL_CALL_FAILED;
   count(DP_COUNT_TAIL_CALL_FAILED);
-  submit(walk, 0);
+  submit(walk, 0, 0);
   return 0;
 }
 
@@ -155,12 +159,53 @@ __noinline int read_marker_at(__u32 index) {
   return 0;
 }
 
+/* Copies what the open phases are called: the str objects, each with its hash. */
+static __always_inline __u32 read_phase_names(struct walk* walk, const struct list_head* list) {
+  struct torch_sample* torch = &walk->torch;
+  __u64 objects[DP_MAX_PHASES] = {};
+  __u32 phases = list->size < DP_MAX_PHASES ? list->size : DP_MAX_PHASES;
+  if (bpf_probe_read_user(objects, (phases & 31) * 8, (const void*)list->items)) phases = 0;
+  for (__u32 i = 0; i < DP_MAX_PHASES; i++) {
+    if (i >= phases) break;
+    torch->phases[i].object = objects[i];
+    torch->phases[i].hash = 0;
+    bpf_probe_read_user(&torch->phases[i].hash, 8, (const void*)(objects[i] + DP_STR_HASH));
+  }
+  return phases;
+}
+
+/* Source T; behind the markers. Returns its bytes, 0: this thread has none. */
+__noinline __u32 append_torch_state(__u32 markers) {
+  struct walk* walk = current_walk();
+  if (!walk || markers > DP_MAX_MARKERS) return 0;
+  __u32 tid = walk->sample.header.tid;
+  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
+  if (!thread || thread->pid != walk->sample.header.pid) return 0;
+  struct list_head list;
+  struct torch_sample* torch = &walk->torch;
+  read_torch_state(&walk->process, thread, &list, &torch->state);
+  __u32 phases = 0;
+  if (torch->state.status == DP_TORCH_READ && list.size) phases = read_phase_names(walk, &list);
+  torch->state.phase_count = (__u8)phases;
+  __u32 bytes = sizeof(torch->state) + phases * sizeof(struct dp_phase_name);
+  __u32 frames = walk->sample.frame_count;
+  if (frames > DP_MAX_PYTHON_FRAMES || bytes > sizeof(*torch)) return 0;
+  __u64 at = frames * sizeof(struct dp_frame) + markers * sizeof(struct dp_marker);
+  /* Whole words, all of it: what lies behind the end is not sent. */
+  __u64* to = (__u64*)((__u8*)walk->frames + at);
+  const __u64* from = (const __u64*)torch;
+  for (int i = 0; i < (int)(sizeof(*torch) / 8); i++) to[i] = from[i];
+  walk->sample.flags |= DP_SAMPLE_TORCH;
+  return bytes;
+}
+
 SEC("perf_event")
 int read_markers(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   struct walk* walk = current_walk();
   if (!walk) return 0;
   __u32 markers = walk->marker_notes;
   for (__u32 i = 0; i < DP_MAX_MARKERS && i < markers; i++) read_marker_at(i);
-  submit(walk, markers);
+  __u32 torch_bytes = append_torch_state(markers);
+  submit(walk, markers, torch_bytes);
   return 0;
 }

@@ -32,6 +32,23 @@ class Sample:
     phase: str
     flags: int
     markers: int
+    context: int  # index into Dump.contexts
+
+
+@dataclass(frozen=True)
+class Edge:
+    time_ns: int
+    pid: int
+    tid: int
+    kind: int
+    name: str
+    depth: int
+    context: int
+    function: str
+
+
+PHASE_BEGIN, PHASE_END, REGION_BEGIN, REGION_END, INLINE_BEGIN, INLINE_END = 1, 2, 3, 4, 5, 6
+WAIT_BEGIN, WAIT_END, WATCH_BEGIN, WATCH_END = 7, 8, 9, 10
 
 
 class Dump:
@@ -45,6 +62,8 @@ class Dump:
         self.processes, self.compiles = text["processes"], text["compiles"]
         self.frames = [Frame(*row) for row in text["frames"]]
         self.samples = [Sample(*row) for row in text["samples"]]
+        self.contexts, self.facts = text["contexts"], text["facts"]
+        self.edges = [Edge(*row) for row in text["edges"]]
         self._nodes = text["stacks"]
         self._stacks = {0: ()}
 

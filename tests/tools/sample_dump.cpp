@@ -6,7 +6,10 @@
 //    "frames": [[function, file, line, name, kind, unreadable reason or null], ...],
 //    "stacks": [[caller stack, frame], ...],
 //    "compiles": [{"id", "attempt", "kind", "thread", "stem", ...}],
-//    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers], ...]}
+//    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context], ...],
+//    "contexts": [{"markers": [[id, kind]], "torch": null or "stale" or {"id", "attempt", "phases"}}],
+//    "edges": [[time_ns, pid, tid, kind, name, depth, context, function], ...],
+//    "facts": [[pid, time_ns, kind, name, bytes], ...]}
 #include <unistd.h>
 
 #include <string>
@@ -141,8 +144,85 @@ void write_samples(JsonWriter& json, const Tables& tables, const Attribution& at
     json.string(phase_text(attributed.phase));
     json.number(static_cast<unsigned>(sample.flags));
     json.number(tables.contexts[sample.context].markers.size());
+    json.number(sample.context);
     json.end_array();
   });
+  json.end_array();
+}
+
+std::string id_text(std::int32_t autograd, std::int32_t frame, std::int32_t compile) {
+  return TraceId{autograd, frame, compile}.text();
+}
+
+void write_contexts(JsonWriter& json, const Tables& tables) {
+  json.key("contexts");
+  json.begin_array();
+  for (const Context& context : tables.contexts) {
+    json.line_break();
+    json.begin_object();
+    json.key("markers");
+    json.begin_array();
+    for (const Marker& marker : context.markers) {
+      json.begin_array();
+      json.string(id_text(marker.autograd_id, marker.frame_id, marker.compile_id));
+      json.number(static_cast<int>(marker.kind));
+      json.end_array();
+    }
+    json.end_array();
+    json.key("torch");
+    if (context.torch.status == TorchStatus::kNone) {
+      json.null();
+    } else if (context.torch.status == TorchStatus::kStale) {
+      json.string("stale");
+    } else {
+      const TorchState& torch = context.torch;
+      json.begin_object();
+      json.field("id", id_text(torch.autograd_id, torch.frame_id, torch.compile_id));
+      json.field("attempt", torch.attempt);
+      json.key("phases");
+      json.begin_array();
+      for (StringId phase : torch.phases) json.string(tables.strings[phase]);
+      json.end_array();
+      json.end_object();
+    }
+    json.end_object();
+  }
+  json.end_array();
+}
+
+void write_edges(JsonWriter& json, const Tables& tables) {
+  json.key("edges");
+  json.begin_array();
+  for (const SpanEdge& edge : tables.edges) {
+    const Thread& thread = tables.threads[edge.thread];
+    json.line_break();
+    json.begin_array();
+    json.number(edge.time_ns);
+    json.number(thread.pid);
+    json.number(thread.tid);
+    json.number(static_cast<int>(edge.kind));
+    json.string(tables.strings[edge.name]);
+    json.number(edge.depth);
+    json.number(edge.context);
+    json.string(tables.strings[tables.codes[edge.code].name]);
+    json.end_array();
+  }
+  json.end_array();
+}
+
+void write_facts(JsonWriter& json, const Tables& tables) {
+  json.key("facts");
+  json.begin_array();
+  for (const Fact& fact : tables.facts) {
+    json.line_break();
+    json.begin_array();
+    json.number(fact.pid);
+    json.number(fact.time_ns);
+    json.string(tables.strings[fact.kind]);
+    json.string(tables.strings[fact.name]);
+    json.number(tables.blobs[fact.body].size());
+    json.end_array();
+  }
   json.end_array();
 }
 
@@ -162,6 +242,9 @@ int dump(const std::string& path) {
   write_frames(json, recording.tables(), attribution.frames());
   write_compiles(json, recording.tables(), attribution);
   write_samples(json, recording.tables(), attribution);
+  write_contexts(json, recording.tables());
+  write_edges(json, recording.tables());
+  write_facts(json, recording.tables());
   json.end_object();
   if (auto done = json.finish(); !done) {
     fmt::print(stderr, "sample_dump: {}\n", done.error().what);

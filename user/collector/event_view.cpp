@@ -20,14 +20,32 @@ std::optional<SampleView> decode_sample(std::span<const std::byte> bytes) {
   const std::size_t frames = view.sample.frame_count;
   const std::size_t markers = view.sample.marker_count;
   if (frames > DP_MAX_PYTHON_FRAMES || markers > DP_MAX_MARKERS) return std::nullopt;
-  const std::size_t size =
-      sizeof view.sample + frames * sizeof(dp_frame) + markers * sizeof(dp_marker);
+  std::size_t size = sizeof view.sample + frames * sizeof(dp_frame) + markers * sizeof(dp_marker);
+  if (view.sample.flags & DP_SAMPLE_TORCH) {
+    dp_torch_state torch;
+    if (size + sizeof torch > bytes.size()) return std::nullopt;
+    std::memcpy(&torch, bytes.data() + size, sizeof torch);
+    if (torch.phase_count > DP_MAX_PHASES) return std::nullopt;
+    view.torch = torch;
+    size += sizeof torch;
+    view.phases = {reinterpret_cast<const dp_phase_name*>(bytes.data() + size), torch.phase_count};
+    size += torch.phase_count * sizeof(dp_phase_name);
+  }
   if (view.sample.header.size != size || size > bytes.size()) return std::nullopt;
-  // Ring records are 8-byte aligned and so are all three parts.
+  // Ring records are 8-byte aligned and so are all parts.
   const std::byte* at = bytes.data() + sizeof view.sample;
   view.frames = {reinterpret_cast<const dp_frame*>(at), frames};
   view.markers = {reinterpret_cast<const dp_marker*>(at + frames * sizeof(dp_frame)), markers};
   return view;
+}
+
+std::optional<dp_phase_event> decode_phase_event(std::span<const std::byte> bytes) {
+  dp_phase_event event;
+  if (bytes.size() < sizeof event) return std::nullopt;
+  std::memcpy(&event, bytes.data(), sizeof event);
+  if (event.header.size != sizeof event || event.name_size > DP_PHASE_NAME_BYTES)
+    return std::nullopt;
+  return event;
 }
 
 std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes) {

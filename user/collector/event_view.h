@@ -14,11 +14,14 @@ struct SampleView {
   dp_sample sample;                    // a copy: the fixed part
   std::span<const dp_frame> frames;    // leaf first
   std::span<const dp_marker> markers;  // leaf first
+  std::optional<dp_torch_state> torch;
+  std::span<const dp_phase_name> phases;  // outermost first
 };
 
 // The kind of the event, or nullopt if the bytes are no event at all.
 std::optional<dp_event_header> event_header(std::span<const std::byte> bytes);
 std::optional<SampleView> decode_sample(std::span<const std::byte> bytes);
+std::optional<dp_phase_event> decode_phase_event(std::span<const std::byte> bytes);
 std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes);
 
 }  // namespace dynprof

@@ -59,6 +59,8 @@ void FollowedProcess::forget_image(std::uint64_t now_ns) {
   torch_ = {};
   codes_.clear();
   markers_.clear();
+  watch_ = {};
+  phase_names_.clear();
   space_.forget();
   described_ = false;
   no_compile_at_start_ = true;  // we are here from its first instruction
@@ -151,6 +153,48 @@ void FollowedProcess::learn(std::span<const CodeRequest> codes, RecordingWriter&
                  plain.identity = remote.identity;
                  kernel.add_code(static_cast<std::uint32_t>(pid_), remote.address, plain);
                });
+}
+
+std::optional<WatchedProcess> FollowedProcess::watched(RecordingWriter& writer,
+                                                       KernelSide& kernel) {
+  if (!access_ || !torch_.layout.compile_context_type) return std::nullopt;
+  return WatchedProcess{
+      access_->objects, *python_, torch_.layout,
+      writer,           kernel,   [this, &writer](pid_t tid) { return thread(tid, writer); }};
+}
+
+void FollowedProcess::watch_torch(RecordingWriter& writer, KernelSide& kernel) {
+  if (auto process = watched(writer, kernel)) watch_.look_at_all(*process, monotonic_ns());
+}
+
+void FollowedProcess::watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel) {
+  // The first compile makes the first CompileContext: only now is it known how one is laid out.
+  if (access_ && !torch_.complete) {
+    look_for_torch(monotonic_ns(), kernel);
+    (void)tell_kernel(kernel);
+  }
+  if (auto process = watched(writer, kernel)) watch_.look_at(*process, tid, monotonic_ns());
+}
+
+void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& writer,
+                               KernelSide& kernel) {
+  if (auto process = watched(writer, kernel)) watch_.on_phase(*process, event);
+}
+
+void FollowedProcess::end_watches(RecordingWriter& writer, KernelSide& kernel) {
+  if (auto process = watched(writer, kernel)) watch_.finish(*process, monotonic_ns());
+}
+
+StringId FollowedProcess::phase_name(const dp_phase_name& name, RecordingWriter& writer) {
+  constexpr std::size_t kMaxNames = 4096;  // torch has about a hundred
+  if (!access_) return 0;
+  if (phase_names_.size() >= kMaxNames) phase_names_.clear();
+  const std::pair key(name.object, name.hash);
+  auto at = phase_names_.find(key);
+  if (at != phase_names_.end()) return at->second;
+  StringId text = writer.string(read_phase_name(access_->objects, name));
+  if (text != 0) phase_names_.emplace(key, text);
+  return text;
 }
 
 ThreadId FollowedProcess::thread(pid_t tid, RecordingWriter& writer) {

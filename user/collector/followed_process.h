@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "user/collector/code_table.h"
 #include "user/collector/kernel_side.h"
 #include "user/collector/native_frames.h"
+#include "user/collector/torch_watch.h"
 #include "user/target/marker_rules.h"
 #include "user/target/python_runtime.h"
 #include "user/target/torch_layout.h"
@@ -45,6 +47,14 @@ class FollowedProcess {
     return codes_.find(address, identity);
   }
   ThreadId thread(pid_t tid, RecordingWriter& writer);
+  // Sources T and E: see torch_watch.h. A thread that compiles and is not known is looked at.
+  void watch_torch(RecordingWriter& writer, KernelSide& kernel);
+  void watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel);
+  void on_phase(const dp_phase_event& event, RecordingWriter& writer, KernelSide& kernel);
+  void end_watches(RecordingWriter& writer, KernelSide& kernel);
+  TorchWatch& torch_watch() { return watch_; }
+  // The name of an open phase in a sample; 0: the str is gone.
+  StringId phase_name(const dp_phase_name& name, RecordingWriter& writer);
   // Writes what is known of the process into the recording, when that changed.
   void describe(RecordingWriter& writer);
   Result<void> tell_kernel(KernelSide& kernel) const;
@@ -60,6 +70,7 @@ class FollowedProcess {
  private:
   void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
   bool is_compiling() const;
+  std::optional<WatchedProcess> watched(RecordingWriter& writer, KernelSide& kernel);
   void add_marker(const ResolvedMarker& marker, KernelSide& kernel);
 
   pid_t pid_;
@@ -70,6 +81,8 @@ class FollowedProcess {
   struct Access;  // readers of the target's memory, made when Python is found
   std::unique_ptr<Access> access_;
   TorchTarget torch_;
+  TorchWatch watch_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;
   bool no_compile_at_start_ = false;

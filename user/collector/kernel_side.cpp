@@ -9,6 +9,7 @@
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "user/collector/skeleton.h"
+#include "watchpoints.skel.h"
 
 namespace dynprof {
 namespace {
@@ -40,8 +41,11 @@ Error bpf_error(const std::string& what, int value) {
 
 class LoadedKernelSide final : public KernelSide {
  public:
-  LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process)
-      : sampler_(std::move(sampler)), process_(std::move(process)) {}
+  LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
+                   Skeleton<watchpoints_bpf> watchpoints)
+      : sampler_(std::move(sampler)),
+        process_(std::move(process)),
+        watchpoints_(std::move(watchpoints)) {}
 
   Result<void> prepare() {
     ring_.reset(ring_buffer__new(bpf_map__fd(sampler_->maps.events), on_event, this, nullptr));
@@ -71,6 +75,24 @@ class LoadedKernelSide final : public KernelSide {
   void forget_code(std::uint32_t pid, std::uint64_t code) override {
     dp_marker_key key = {.code = code, .pid = pid, .pad = 0};
     bpf_map__delete_elem(sampler_->maps.known_codes, &key, sizeof key, 0);
+  }
+
+  void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) override {
+    // A full table only means that this thread has no source T.
+    bpf_map__update_elem(sampler_->maps.torch_threads, &tid, sizeof tid, &thread, sizeof thread,
+                         BPF_ANY);
+  }
+
+  void forget_torch_thread(std::uint32_t tid) override {
+    bpf_map__delete_elem(sampler_->maps.torch_threads, &tid, sizeof tid, 0);
+  }
+
+  Result<Link> watch_phases(UniqueFd watchpoint) override {
+    // On success the link owns the descriptor.
+    Link link(bpf_program__attach_perf_event(watchpoints_->progs.phases_changed, watchpoint.get()));
+    if (!link) return bpf_error("cannot attach to a hardware watchpoint", errno);
+    watchpoint.release();
+    return link;
   }
 
   Result<void> attach_process_events() override {
@@ -121,10 +143,6 @@ class LoadedKernelSide final : public KernelSide {
   struct RingDeleter {
     void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
   };
-  struct LinkDeleter {
-    void operator()(bpf_link* link) const { bpf_link__destroy(link); }
-  };
-
   static int on_event(void* context, void* data, std::size_t size) {
     auto* self = static_cast<LoadedKernelSide*>(context);
     if (self->visit_) (*self->visit_)({static_cast<const std::byte*>(data), size});
@@ -133,8 +151,9 @@ class LoadedKernelSide final : public KernelSide {
 
   Skeleton<sampler_bpf> sampler_;
   Skeleton<process_bpf> process_;
+  Skeleton<watchpoints_bpf> watchpoints_;
   std::unique_ptr<ring_buffer, RingDeleter> ring_;
-  std::vector<std::unique_ptr<bpf_link, LinkDeleter>> links_;
+  std::vector<Link> links_;
   const Visitor* visit_ = nullptr;
 };
 
@@ -146,6 +165,8 @@ Result<void> share_map(bpf_map* mine, bpf_map* theirs) {
 }
 
 }  // namespace
+
+void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
 
 Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
   libbpf_set_print(keep_libbpf_message);
@@ -167,7 +188,19 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   if (int rc = process_bpf::load(process.get()))
     return bpf_error("the kernel refused the process programs", rc);
 
-  auto loaded = std::make_unique<LoadedKernelSide>(std::move(sampler), std::move(process));
+  Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
+  if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
+  TRY(share_map(watchpoints->maps.processes, sampler->maps.processes));
+  TRY(share_map(watchpoints->maps.events, sampler->maps.events));
+  TRY(share_map(watchpoints->maps.counters, sampler->maps.counters));
+  TRY(share_map(watchpoints->maps.torch_threads, sampler->maps.torch_threads));
+  TRY(share_map(watchpoints->maps.code_caches, sampler->maps.code_caches));
+  TRY(share_map(watchpoints->maps.known_codes, sampler->maps.known_codes));
+  if (int rc = watchpoints_bpf::load(watchpoints.get()))
+    return bpf_error("the kernel refused the watchpoint programs", rc);
+
+  auto loaded = std::make_unique<LoadedKernelSide>(std::move(sampler), std::move(process),
+                                                   std::move(watchpoints));
   TRY(loaded->prepare());
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }

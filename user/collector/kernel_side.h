@@ -13,6 +13,8 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
 
+struct bpf_link;
+
 namespace dynprof {
 
 struct KernelSideOptions {
@@ -21,6 +23,12 @@ struct KernelSideOptions {
 
 // Sums over CPUs, indexed by enum dp_counter.
 using Counters = std::array<std::uint64_t, DP_COUNTER_COUNT>;
+
+// A program attached to something; detached when it goes.
+struct LinkDeleter {
+  void operator()(bpf_link* link) const;
+};
+using Link = std::unique_ptr<bpf_link, LinkDeleter>;
 
 class KernelSide {
  public:
@@ -33,6 +41,11 @@ class KernelSide {
   // Tells the kernel side that this code object has been read, and what marker it is, if any.
   virtual void add_code(std::uint32_t pid, std::uint64_t code, const dp_marker_code& marker) = 0;
   virtual void forget_code(std::uint32_t pid, std::uint64_t code) = 0;
+  // Where torch keeps what it knows about a thread (tid).
+  virtual void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) = 0;
+  virtual void forget_torch_thread(std::uint32_t tid) = 0;
+  // Sends a phase event whenever this watchpoint on a list of phases is hit.
+  virtual Result<Link> watch_phases(UniqueFd watchpoint) = 0;
   // Follows forks, execs and exits from here on.
   virtual Result<void> attach_process_events() = 0;
   // Takes a sample whenever one of these perf events fires.

@@ -1,6 +1,7 @@
 #include "user/collector/perf_event.h"
 
 #include <fmt/format.h>
+#include <linux/hw_breakpoint.h>
 #include <linux/perf_event.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -78,6 +79,24 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
     events.fds.emplace_back(fd);
   }
   return events;
+}
+
+Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address) {
+  perf_event_attr attributes;
+  std::memset(&attributes, 0, sizeof attributes);
+  attributes.size = sizeof attributes;
+  attributes.type = PERF_TYPE_BREAKPOINT;
+  attributes.bp_type = HW_BREAKPOINT_W;
+  attributes.bp_addr = address;
+  attributes.bp_len = HW_BREAKPOINT_LEN_8;
+  attributes.sample_period = 1;
+  attributes.exclude_kernel = 1;
+  attributes.exclude_hv = 1;
+  attributes.disabled = 1;
+  UniqueFd fd(static_cast<int>(
+      syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
+  if (!fd.valid()) return errno_error(fmt::format("cannot set a watchpoint on thread {}", tid));
+  return fd;
 }
 
 }  // namespace dynprof

@@ -26,4 +26,8 @@ std::uint64_t max_sample_rate();
 
 Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t frequency_hz);
 
+// A hardware watchpoint: fires when the thread writes to the 8 bytes at `address`. Not armed until a
+// program is attached. ENOSPC: a debugger or somebody else holds all of the thread's slots.
+Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address);
+
 }  // namespace dynprof

@@ -33,7 +33,7 @@ FrameId SampleEncoder::python_frame(const dp_frame& frame, FollowedProcess& proc
 }
 
 ContextId SampleEncoder::context(const SampleView& view, FollowedProcess& process) {
-  if (view.markers.empty()) return 0;
+  if (view.markers.empty() && !view.torch) return 0;
   Context context;
   for (std::size_t i = view.markers.size(); i-- > 0;) {  // root first
     const dp_marker& marker = view.markers[i];
@@ -55,7 +55,14 @@ ContextId SampleEncoder::context(const SampleView& view, FollowedProcess& proces
       recorded.user_code = process.code(marker.user_code, marker.user_code_identity);
     context.markers.push_back(recorded);
   }
-  return context.markers.empty() ? 0 : writer_.context(context);
+  if (view.torch) {
+    context.torch = recorded_state(*view.torch);
+    for (const dp_phase_name& phase : view.phases)
+      context.torch.phases.push_back(process.phase_name(phase, writer_));
+  }
+  if (!context.markers.empty() || context.torch.frame_id >= 0 || context.torch.autograd_id >= 0)
+    in_compile_++;
+  return writer_.context(context);
 }
 
 void SampleEncoder::learn(const SampleView& view, FollowedProcess& process) {
@@ -84,9 +91,11 @@ void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
     for (std::size_t i = view.frames.size(); i-- > 0;)  // root first
       sample.stack = writer_.stack({sample.stack, python_frame(view.frames[i], process)});
     sample.context = context(view, process);
+    const bool compiles_unseen = !view.torch && !view.markers.empty();
+    if (compiles_unseen || (view.torch && view.torch->status == DP_TORCH_STALE))
+      process.watch_thread(static_cast<pid_t>(view.sample.header.tid), writer_, kernel_);
   }
   samples_++;
-  if (sample.context) in_compile_++;
   writer_.sample(sample);
 }
 

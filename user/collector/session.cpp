@@ -122,6 +122,7 @@ class LiveSession final : public Session {
     SampleEncoder encoder(writer, native, *kernel_);
     encoder_ = &encoder;
     native_ = &native;
+    for (auto& [pid, process] : processes_) process.watch_torch(writer, *kernel_);
     std::uint64_t next_flush = start_ns_ + kFlushEveryNs;
     std::uint64_t next_progress = 0;
     Result<void> written;
@@ -143,6 +144,7 @@ class LiveSession final : public Session {
     }
     kernel_->detach();
     consume();  // what was under way when we detached
+    for (auto& [pid, process] : processes_) process.end_watches(writer, *kernel_);
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
     native.symbolize();
@@ -206,6 +208,12 @@ class LiveSession final : public Session {
       encoder_->encode(*view, at->second);
       return;
     }
+    if (header->kind == DP_EVENT_PHASE) {
+      auto event = decode_phase_event(bytes);
+      auto at = processes_.find(static_cast<pid_t>(header->pid));
+      if (event && at != processes_.end()) at->second.on_phase(*event, *writer_, *kernel_);
+      return;
+    }
     if (auto event = decode_process_event(bytes)) on_process_event(*event);
   }
 
@@ -259,10 +267,14 @@ class LiveSession final : public Session {
     for (auto& [pid, process] : processes_) {
       if (process.next_look_ns() == 0 || now < process.next_look_ns()) continue;
       auto found = process.discover(now, *kernel_);
+      if (found) process.watch_torch(*writer_, *kernel_);
       if (!found && is_target(pid) && process.next_look_ns() == 0)
         note(fmt::format("{}; only native function names can be shown", found.error().what));
       process.describe(*writer_);
     }
+    for (auto& [pid, process] : processes_)
+      if (std::string problem = process.torch_watch().take_problem(); !problem.empty())
+        note(problem);
   }
 
   bool reason_to_stop(std::uint64_t now, const Result<void>& written) {

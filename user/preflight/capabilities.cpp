@@ -69,12 +69,12 @@ Result<void> check_may_record(const std::string& command_line) {
 }
 
 bool drop_capabilities() {
-  const std::uint64_t keep =
-      bit(CAP_BPF) | bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE) | bit(CAP_DAC_READ_SEARCH) |
-      bit(CAP_CHOWN) | bit(CAP_DAC_OVERRIDE) |  // files in a directory given away bit(CAP_SETUID) |
-      bit(CAP_SETGID) | bit(CAP_KILL) | bit(CAP_SYS_NICE) |
-      bit(CAP_CHECKPOINT_RESTORE) |  // /proc/PID/map_files
-      bit(CAP_SYSLOG);               // addresses in /proc/kallsyms
+  const std::uint64_t keep = bit(CAP_BPF) | bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE) |
+                             bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) |
+                             bit(CAP_DAC_OVERRIDE) |  // files in a directory given away
+                             bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_KILL) | bit(CAP_SYS_NICE) |
+                             bit(CAP_CHECKPOINT_RESTORE) |  // /proc/PID/map_files
+                             bit(CAP_SYSLOG);               // addresses in /proc/kallsyms
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
   if (syscall(SYS_capget, &header, sets)) return false;

@@ -155,12 +155,20 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   t.tuple_items = static_cast<std::uint32_t>(in.next());
   in.skip(1);
   if (t.tuple_items > 256 && in.problem.empty()) in.problem = "tuple items are far away";
-  in.skip(3);             // list
-  if (later) in.skip(4);  // set
+  size = in.size("PyListObject", 4096);
+  t.list_items = in.field("list items", size, 8);
+  in.skip(1);
+  if (later) {
+    size = in.size("PySetObject", 4096);
+    t.set_used = in.field("set used", size, 8);
+    t.set_table = in.field("set table", size, 8);
+    t.set_mask = in.field("set mask", size, 8);
+  }
   size = in.size("PyDictObject", 4096);
   t.dict_keys = in.field("ma_keys", size, 8);
   t.dict_values = in.field("ma_values", size, 8);
-  in.skip(2);  // float
+  size = in.size("PyFloatObject", 4096);
+  t.float_value = in.field("ob_fval", size, 8);
   size = in.size("PyLongObject", 4096);
   in.skip(1);  // lv_tag: at object_size
   t.long_digits = in.field("ob_digit", size, 4);
@@ -180,9 +188,12 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   for (std::uint32_t* field :
        {&t.code_consts, &t.code_flags, &t.code_kwonlyargcount, &t.function_code,
         &t.function_closure, &t.function_dict, &t.cell_value, &t.method_function, &t.module_dict,
-        &t.type_basicsize, &t.type_base, &t.type_dict, &t.type_dictoffset,
-        &t.member_descriptor_def}) {
+        &t.type_basicsize, &t.type_base, &t.type_dict, &t.type_dictoffset, &t.member_descriptor_def,
+        &t.type_itemsize, &t.dict_used, &t.deque_left_block}) {
     *field += grown;
+  }
+  if (!later) {
+    for (std::uint32_t* field : {&t.set_used, &t.set_mask, &t.set_table}) *field += grown;
   }
   t.type_flags = tp_flags;
   // Instances of free-threaded builds are laid out by rules we could not test: leave them alone.

@@ -52,12 +52,14 @@ struct PythonLayout {
 
   std::uint32_t type_name = 24;
   std::uint32_t type_basicsize = 32;
+  std::uint32_t type_itemsize = 40;
   std::uint32_t type_flags = 168;
   std::uint32_t type_base = 256;
   std::uint32_t type_dict = 264;
   std::uint32_t type_dictoffset = 288;
   std::uint32_t type_cached_keys = 0;        // PyHeapTypeObject.ht_cached_keys, 0: not known
   std::uint32_t member_descriptor_def = 40;  // PyMemberDescrObject.d_member
+  std::uint32_t member_def_type = 8;         // PyMemberDef.type, an int
   std::uint32_t member_def_offset = 16;      // PyMemberDef.offset
 
   std::uint32_t tuple_items = 24;
@@ -70,6 +72,17 @@ struct PythonLayout {
   std::uint32_t unicode_compact_data = 0;
   std::uint32_t unicode_kind_shift = 2;  // bits of `interned` below kind:3 compact:1 ascii:1
 
+  std::uint32_t float_value = 16;
+  std::uint32_t list_items = 24;  // PyListObject.ob_item, a pointer
+  // PySetObject; frozenset too. Entries of 16 bytes: key, hash (-1: deleted).
+  std::uint32_t set_used = 24;
+  std::uint32_t set_mask = 32;
+  std::uint32_t set_table = 40;
+  // dequeobject of _collections: leftblock, rightblock, leftindex, rightindex, state (+1 at each
+  // change), 8 bytes each. A block: the block to its left, 64 items, the block to its right.
+  std::uint32_t deque_left_block = 24;
+
+  std::uint32_t dict_used = 16;
   std::uint32_t dict_keys = 32;
   std::uint32_t dict_values = 40;
   // 3.10: dk_size (count) at 8, entries of 24 bytes. 3.11+: log2 sizes and a kind byte.
@@ -86,6 +99,8 @@ struct PythonLayout {
     kInline,        // 3.13+: values inside the object, dict at -24
   };
   Instance instance = Instance::kDictOffset;
+  std::int32_t managed_dict = -24;    // from the object; 3.11+
+  std::int32_t managed_values = -32;  // 3.11
 
   int major() const { return python >> 8; }
   int minor() const { return python & 0xff; }

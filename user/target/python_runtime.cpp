@@ -376,6 +376,8 @@ dp_process PythonRuntime::fill_bpf(std::uint32_t flags) const {
   process.cell_type = cell_type;
   process.none = none;
   process.python = layout.bpf;
+  process.python.str_data = static_cast<std::uint8_t>(layout.unicode_ascii_data);
+  process.python.str_kind_shift = static_cast<std::uint8_t>(layout.unicode_kind_shift);
   return process;
 }
 

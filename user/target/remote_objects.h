@@ -31,6 +31,7 @@ struct DictEntry {
   std::uint64_t key = 0;
   std::uint64_t value = 0;
   std::uint32_t index = 0;  // among the keys' entries, and among the values of a split dict
+  bool operator==(const DictEntry&) const = default;
 };
 
 // The keys table of a dict or of a type's instances (ht_cached_keys).
@@ -68,6 +69,9 @@ class RemoteObjects {
                                                         std::size_t max = kMaxTupleItems);
 
   std::optional<DictKeys> dict_keys(std::uint64_t keys);
+  // The entries of a keys table, with the values of a split dict or of an instance where `values` is
+  // their address; a value is 0 where there is none.
+  std::optional<std::vector<DictEntry>> entries_of(const DictKeys& keys, std::uint64_t values);
   std::optional<std::vector<DictEntry>> dict_entries(std::uint64_t dict);
   std::optional<DictEntry> find_entry(const DictKeys& keys, std::uint64_t values,
                                       std::string_view name);
@@ -92,7 +96,6 @@ class RemoteObjects {
     std::uint64_t values = 0;
   };
   std::optional<DictParts> dict_parts(std::uint64_t dict);
-  std::optional<std::vector<DictEntry>> entries_of(const DictKeys& keys, std::uint64_t values);
 
   RemoteMemory& memory_;
   const PythonLayout& layout_;

@@ -177,6 +177,12 @@ std::optional<TorchTarget> resolve_torch(RemoteObjects& objects, const PythonRun
   } else {
     note("CompileContext");
   }
+  out.str_type = runtime.str_type;
+  // Any list will do: sys.modules' torch.__path__ is one.
+  auto package = objects.find_module(runtime.main_interpreter, "torch");
+  auto path = package ? objects.module_get(*package, "__path__") : std::nullopt;
+  auto list_type = path ? objects.type_of(*path) : std::nullopt;
+  if (list_type && objects.type_name(*list_type) == "list") out.list_type = *list_type;
   torch.complete = torch.missing.empty();
   return torch;
 }

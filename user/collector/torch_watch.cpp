@@ -1,0 +1,234 @@
+#include "user/collector/torch_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "user/collector/clock.h"
+#include "user/collector/perf_event.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::uint64_t kFirstBackoffNs = 10'000'000;
+constexpr std::uint64_t kLongestBackoffNs = 1'000'000'000;
+// A hit is a debug exception: 1 us, 10 us in a virtual machine. Torch makes a few hundred a compile.
+constexpr std::uint32_t kMaxHitsPerSecond = 10'000;
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+// PyListObject.ob_size: what is watched.
+constexpr std::uint64_t kListSize = 16;
+
+StringId text_of(RecordingWriter& writer, const char* text, std::uint32_t size) {
+  return writer.string(std::string_view(text, size));
+}
+
+}  // namespace
+
+TorchState recorded_state(const dp_torch_state& torch) {
+  TorchState state;
+  if (torch.status != DP_TORCH_READ) {
+    state.status = TorchStatus::kStale;
+    return state;
+  }
+  state.status = TorchStatus::kRead;
+  state.autograd_id = torch.autograd_id;
+  state.frame_id = torch.frame_id;
+  state.compile_id = torch.compile_id;
+  state.attempt = torch.attempt;
+  return state;
+}
+
+ContextId TorchWatch::context(const WatchedProcess& process, const dp_torch_state& torch) {
+  Context context;
+  context.torch = recorded_state(torch);
+  return process.writer.context(context);
+}
+
+void TorchWatch::look_at_all(const WatchedProcess& process, std::uint64_t now_ns) {
+  locals_ = find_torch_locals(process.objects, process.python);
+  if (locals_.guards == 0 && locals_.event_log == 0) return;
+  for (auto [tid, tstate] : thread_states(process.objects, process.python))
+    look(process, tid, tstate, now_ns);
+}
+
+void TorchWatch::look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns) {
+  Thread& thread = threads_[tid];
+  if (now_ns < thread.next_look_ns) return;
+  if (!locals_.complete()) locals_ = find_torch_locals(process.objects, process.python);
+  auto states = thread_states(process.objects, process.python);
+  auto at = states.find(tid);
+  if (at != states.end() && (locals_.guards || locals_.event_log))
+    look(process, tid, at->second, now_ns);
+  // Not all of it may be there yet: the list is made when the thread's first phase begins.
+  thread.backoff_ns = std::clamp(thread.backoff_ns * 2, kFirstBackoffNs, kLongestBackoffNs);
+  thread.next_look_ns = now_ns + thread.backoff_ns;
+}
+
+void TorchWatch::look(const WatchedProcess& process, pid_t tid, std::uint64_t tstate,
+                      std::uint64_t now_ns) {
+  dp_torch_thread found = find_torch_thread(process.objects, locals_, tstate);
+  if (found.context.entry == 0 && found.phases.entry == 0) return;
+  Thread& thread = threads_[tid];
+  auto state = read_torch_thread(process.objects, found, process.python.none);
+  found.pid = static_cast<std::uint32_t>(process.python.pid);
+  found.depth = static_cast<std::uint32_t>(thread.open.size());
+  bool same = thread.watch && state && state->phase_list == thread.list;
+  if (!same && state) found.depth = static_cast<std::uint32_t>(state->phases.size());
+  process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), found);
+  if (same || !state || state->phase_list == 0 || thread.given_up) return;
+  end_watch(process, tid, thread, now_ns);
+  watch(process, tid, thread, state->phase_list);
+  if (!thread.watch) return;
+  // What was open may have changed between the look and the watch: look once more.
+  state = read_torch_thread(process.objects, found, process.python.none);
+  if (!state || state->phase_list != thread.list) {
+    end_watch(process, tid, thread, now_ns);
+    return;
+  }
+  found.depth = static_cast<std::uint32_t>(state->phases.size());
+  process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), found);
+  thread.since_ns = monotonic_ns();
+  begin_watch(process, tid, thread, *state, thread.since_ns);
+}
+
+void TorchWatch::watch(const WatchedProcess& process, pid_t tid, Thread& thread,
+                       std::uint64_t list) {
+  auto fail = [&](const Error& why) {
+    thread.given_up = true;
+    if (!std::exchange(told_, true))
+      problem_ = fmt::format("{}: begin and end of its phases come from samples", why.what);
+  };
+  auto fd = open_write_watchpoint(tid, list + kListSize);
+  if (!fd) return fail(fd.error());
+  auto link = process.kernel.watch_phases(std::move(*fd));
+  if (!link) return fail(link.error());
+  thread.watch = std::move(*link);
+  thread.list = list;
+  watched_++;
+}
+
+void TorchWatch::begin_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
+                             const TorchThreadState& state, std::uint64_t now_ns) {
+  Context context;
+  context.torch.status = TorchStatus::kRead;
+  if (state.context) {
+    if (auto ids = read_compile_context(process.objects, process.torch, process.python.none,
+                                        state.context)) {
+      context.torch.autograd_id = ids->autograd_id;
+      context.torch.frame_id = ids->frame_id;
+      context.torch.compile_id = ids->compile_id;
+      context.torch.attempt = ids->attempt;
+    }
+  }
+  thread.open.clear();
+  thread.unnamed.reset();
+  for (const std::string& phase : state.phases) thread.open.push_back(process.writer.string(phase));
+  context.torch.phases = thread.open;
+  SpanEdge edge;
+  edge.time_ns = now_ns;
+  edge.thread = process.thread(tid);
+  edge.kind = EdgeKind::kWatchBegin;
+  edge.depth = static_cast<std::uint32_t>(thread.open.size());
+  edge.context = process.writer.context(context);
+  process.writer.edge(edge);
+}
+
+void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
+                           std::uint64_t now_ns) {
+  if (!thread.watch) return;
+  if (thread.unnamed) name_last(process, thread, name_now(process, tid, thread));
+  thread.watch.reset();
+  thread.list = 0;
+  thread.open.clear();
+  watched_--;
+  SpanEdge edge;
+  edge.time_ns = now_ns;
+  edge.thread = process.thread(tid);
+  edge.kind = EdgeKind::kWatchEnd;
+  process.writer.edge(edge);
+}
+
+// What the last phase that began is called, from the target's memory: only if it is still the last.
+StringId TorchWatch::name_now(const WatchedProcess& process, pid_t tid, const Thread& thread) {
+  auto states = thread_states(process.objects, process.python);
+  auto at = states.find(tid);
+  if (at == states.end()) return 0;
+  auto state =
+      read_torch_thread(process.objects, find_torch_thread(process.objects, locals_, at->second),
+                        process.python.none);
+  if (!state || state->phases.size() != thread.open.size()) return 0;
+  return process.writer.string(state->phases.back());
+}
+
+void TorchWatch::name_last(const WatchedProcess& process, Thread& thread, StringId name) {
+  if (!thread.unnamed) return;
+  thread.unnamed->name = name;
+  if (!thread.open.empty()) thread.open.back() = name;
+  process.writer.edge(*thread.unnamed);
+  thread.unnamed.reset();
+}
+
+void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& event) {
+  auto tid = static_cast<pid_t>(event.header.tid);
+  auto at = threads_.find(tid);
+  if (at == threads_.end() || !at->second.watch) return;  // a hit from before its end
+  Thread& thread = at->second;
+  const std::uint64_t now_ns = event.header.time_ns;
+  if (now_ns <= thread.since_ns) return;
+  if (now_ns / kSecondNs != std::exchange(thread.second, now_ns / kSecondNs)) thread.hits = 0;
+  if (++thread.hits > kMaxHitsPerSecond) {
+    end_watch(process, tid, thread, now_ns);
+    thread.given_up = true;
+    if (!std::exchange(told_, true))
+      problem_ =
+          fmt::format("thread {} changes phases more than {} times a second: no longer watched",
+                      tid, kMaxHitsPerSecond);
+    return;
+  }
+  if (event.torch.status == DP_TORCH_STALE) {
+    end_watch(process, tid, thread, now_ns);
+    thread.next_look_ns = 0;
+    look_at(process, tid, now_ns);
+    return;
+  }
+  SpanEdge edge;
+  edge.time_ns = now_ns;
+  edge.thread = process.thread(tid);
+  edge.context = context(process, event.torch);
+  const std::uint32_t depth = event.depth;
+  if (event.before != thread.open.size() || depth > event.before + 1) {
+    // Hits were lost: nothing of what was open can be paired any more.
+    lost_++;
+    end_watch(process, tid, thread, now_ns);
+    thread.next_look_ns = 0;
+    look_at(process, tid, now_ns);
+    return;
+  }
+  StringId name = text_of(process.writer, event.name, event.name_size);
+  if (depth > event.before) {
+    name_last(process, thread, name);
+    thread.open.push_back(0);
+    edge.kind = EdgeKind::kPhaseBegin;
+    edge.depth = depth;
+    thread.unnamed = edge;
+    return;
+  }
+  name_last(process, thread, depth + 1 == event.before ? name : 0);
+  while (thread.open.size() > depth) {
+    edge.kind = EdgeKind::kPhaseEnd;
+    edge.depth = static_cast<std::uint32_t>(thread.open.size());
+    edge.name = thread.open.back();
+    if (edge.depth == depth + 1 && name) edge.name = name;
+    process.writer.edge(edge);
+    thread.open.pop_back();
+  }
+}
+
+void TorchWatch::finish(const WatchedProcess& process, std::uint64_t now_ns) {
+  for (auto& [tid, thread] : threads_) end_watch(process, tid, thread, now_ns);
+}
+
+std::string TorchWatch::take_problem() { return std::exchange(problem_, {}); }
+
+}  // namespace dynprof

@@ -1,0 +1,147 @@
+#include "user/generated/gc_walk.h"
+
+#include <array>
+#include <cstring>
+#include <span>
+
+namespace dynprof {
+namespace {
+
+// PyGC_Head: _gc_next, _gc_prev, whose low bits are flags.
+constexpr std::uint64_t kHeadSize = 16;
+constexpr std::uint64_t kPointer = ~std::uint64_t{7};
+constexpr std::size_t kMaxRings = 4;  // three generations and the frozen objects
+// The heads of the rings lie together in PyInterpreterState.gc: 24 bytes apart but for the last.
+constexpr std::uint64_t kNear = 128;
+
+// Neighbours in a ring are often neighbours in memory: whole pages are read and kept a while.
+class Pages {
+ public:
+  explicit Pages(RemoteMemory& memory) : memory_(memory) {}
+
+  bool read(std::uint64_t address, std::span<std::byte> into) {
+    std::uint64_t offset = address % kPage;
+    if (offset + into.size() > kPage) return memory_.read(address, into);
+    Page& page = pages_[address / kPage % pages_.size()];
+    if (page.address != address - offset) {
+      page.address = 0;
+      if (!memory_.read(address - offset, page.bytes)) return false;
+      page.address = address - offset;
+    }
+    std::memcpy(into.data(), page.bytes.data() + offset, into.size());
+    return true;
+  }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+  struct Page {
+    std::uint64_t address = 0;
+    std::array<std::byte, kPage> bytes;
+  };
+  RemoteMemory& memory_;
+  std::vector<Page> pages_{1024};
+};
+
+struct Link {
+  std::uint64_t next = 0;
+  std::uint64_t type = 0;  // of the object behind it
+};
+
+class Rings {
+ public:
+  Rings(PythonObjects& python, std::uint64_t type, std::size_t max_objects, std::size_t max_found,
+        Deadline deadline)
+      : memory_(python.objects().memory()),
+        pages_(memory_),
+        interpreter_(python.runtime().main_interpreter),
+        interpreter_size_(python.objects().layout().interpreter_size),
+        type_offset_(python.objects().layout().object_type),
+        type_(type),
+        max_objects_(max_objects),
+        max_found_(max_found),
+        deadline_(deadline) {}
+
+  GcInstances run(std::uint64_t anchor) {
+    std::uint64_t first = walk(anchor - kHeadSize);
+    if (first == 0) return std::move(found_);
+    std::size_t rings = 1;
+    for (std::uint64_t head = first - kNear; head <= first + kNear; head += 8) {
+      if (head == first || !is_head(head)) continue;
+      if (++rings > kMaxRings || walk(head) != head) return std::move(found_);
+    }
+    found_.complete = rings == kMaxRings;
+    return std::move(found_);
+  }
+
+ private:
+  bool in_interpreter(std::uint64_t address) const {
+    return address >= interpreter_ && address - interpreter_ < interpreter_size_;
+  }
+
+  // A head is linked to from both sides; an empty ring is a head alone.
+  bool is_head(std::uint64_t head) {
+    auto next = memory_.read_pointer(head);
+    auto previous = memory_.read_pointer(head + 8);
+    if (!next || !previous || !in_interpreter(head)) return false;
+    auto back = memory_.read<std::uint64_t>(*next + 8);
+    auto forth = memory_.read<std::uint64_t>(*previous);
+    return back && forth && (*back & kPointer) == head && (*forth & kPointer) == head;
+  }
+
+  // Once around from `start`; the ring's head, 0 when the end was not reached.
+  std::uint64_t walk(std::uint64_t start) {
+    std::uint64_t head = 0;
+    std::uint64_t at = start;
+    do {
+      if (!plausible_pointer(at)) return 0;
+      Link link;
+      if (!read_link(at, link)) return 0;
+      if (in_interpreter(at)) {
+        head = at;
+      } else if (!take(at + kHeadSize, link.type)) {
+        return 0;
+      }
+      at = link.next & kPointer;
+    } while (at != start);
+    return head;
+  }
+
+  bool read_link(std::uint64_t at, Link& link) {
+    std::array<std::byte, 32> bytes;
+    if (!pages_.read(at, bytes)) return false;
+    link.next = load<std::uint64_t>(bytes, 0);
+    link.type = load<std::uint64_t>(bytes, kHeadSize + type_offset_);
+    return true;
+  }
+
+  bool take(std::uint64_t object, std::uint64_t type) {
+    if (++found_.looked_at > max_objects_) return false;
+    if (found_.looked_at % 4096 == 0 && over(deadline_)) return false;
+    if (type != type_) return true;
+    if (found_.objects.size() >= max_found_) return false;
+    found_.objects.push_back(object);
+    return true;
+  }
+
+  RemoteMemory& memory_;
+  Pages pages_;
+  std::uint64_t interpreter_;
+  std::uint64_t interpreter_size_;
+  std::uint32_t type_offset_;
+  std::uint64_t type_;
+  std::size_t max_objects_;
+  std::size_t max_found_;
+  Deadline deadline_;
+  GcInstances found_;
+};
+
+}  // namespace
+
+GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor, std::uint64_t type,
+                              std::size_t max_objects, std::size_t max_found, Deadline deadline) {
+  const PythonLayout& t = python.objects().layout();
+  if (t.free_threaded || t.minor() > 13 || t.interpreter_size == 0) return {};
+  return Rings(python, type, max_objects, max_found, deadline).run(anchor);
+}
+
+}  // namespace dynprof

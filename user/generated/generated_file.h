@@ -1,0 +1,62 @@
+// What a compile of torch left behind in the target, as text. All of it was written by the target:
+// bytes to show or to copy, never to run, and names are never paths of ours.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dynprof {
+
+enum class GeneratedKind : std::uint8_t {
+  kWrapper,         // Inductor's Python: allocates and launches kernels
+  kKernelSource,    // a kernel of its own file: C++, Triton
+  kFxGraph,         // a graph as Python code
+  kGuards,          // what has to hold for a compiled code to be used
+  kBytecode,        // the code object Dynamo made of a frame, as a listing
+  kResumeFunction,  // the code object that goes on after a graph break
+};
+
+enum class GeneratedDirection : std::uint8_t {
+  kNone,  // of neither, of both (a captured or a joint graph), or not known
+  kForward,
+  kBackward,
+  kInference,  // a forward that no backward follows
+};
+
+struct GeneratedFile {
+  // "0/0", "!1/0/0"; "" when no chain of objects leads to it. docs/generated-code.md
+  std::string trace_id;
+  GeneratedKind kind = GeneratedKind::kWrapper;
+  GeneratedDirection direction = GeneratedDirection::kNone;
+  std::string name;    // a file name of ours, unique among the files of its trace id
+  std::string origin;  // where it was: a path or an object in the target. Hostile: for display only
+  std::string content;
+  bool truncated = false;  // `content` is the beginning of it
+  std::string problem;     // what went wrong; `content` may be there all the same
+};
+
+struct GeneratedLimits {
+  std::size_t file_bytes = std::size_t{4} << 20;
+  std::size_t total_bytes = std::size_t{64} << 20;
+  std::size_t files = 512;
+  // Container objects of the target's garbage collector that are looked at for guards; 0: none.
+  std::size_t gc_objects = 2'000'000;
+  std::chrono::milliseconds time{5000};  // when it is over, what was found is the answer
+};
+
+struct GeneratedCode {
+  std::vector<GeneratedFile> files;
+  // What could not be had, a sentence each, for people. Text of the target in it is escaped.
+  std::vector<std::string> missing;
+};
+
+// "wrapper", "kernel_source", "fx_graph", "guards", "bytecode", "resume_function".
+std::string_view kind_name(GeneratedKind kind);
+// "forward", "backward", "inference" or "".
+std::string_view direction_name(GeneratedDirection direction);
+
+}  // namespace dynprof

@@ -1,0 +1,140 @@
+#include "user/generated/guard_managers.h"
+
+#include <array>
+#include <unordered_map>
+
+#include "user/generated/gc_walk.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxFinalizers = 65'536;
+constexpr std::size_t kMaxManagers = 4096;
+constexpr std::size_t kMaxParts = 16'384;
+constexpr std::size_t kEntryWords = 8;  // of a C++ CacheEntry that are looked at
+
+// A cache entry is a C++ object of torch's with a Python object in front (pybind11: the word behind
+// the head is the C++ address). In it stand, among others, the guard manager, the code and the
+// CompileId. Their places are private, so each of them has to tell by itself what it is, and the
+// first has to be the very guard manager we came from; else the entry says nothing.
+void read_cache_entry(PythonObjects& python, GuardManager& guards) {
+  auto entry = python.attribute(guards.manager, {"cache_entry"});
+  if (!entry || !python.values().type_name(*entry).ends_with("_CacheEntry")) return;
+  RemoteMemory& memory = python.objects().memory();
+  auto address = memory.read_pointer(*entry + python.objects().layout().object_size);
+  std::array<std::uint64_t, kEntryWords> words{};
+  if (!address || !memory.read(*address, std::as_writable_bytes(std::span(words)))) return;
+  bool ours = false;
+  std::uint64_t code = 0;
+  std::string id;
+  int codes = 0;
+  int ids = 0;
+  for (std::uint64_t word : words) {
+    if (!plausible_pointer(word)) continue;
+    std::string type = python.values().type_name(word);
+    ours = ours || word == guards.manager;
+    if (type == "code" && ++codes == 1) code = word;
+    if (type == "CompileId" && ++ids == 1) id = python.trace_id(word);
+  }
+  if (!ours || codes != 1 || ids != 1 || id.empty()) return;
+  guards.code = code;
+  guards.trace_id = id;
+}
+
+// functools.partial(check_manager.invalidate, obj_str=...) -> check_manager
+std::optional<std::uint64_t> check_manager_of(PythonObjects& python, std::uint64_t finalizer_info) {
+  auto callback = python.attribute(finalizer_info, {"func"});
+  if (!callback) return std::nullopt;
+  std::vector<std::uint64_t> parts = python.partial_parts(*callback);
+  auto self = parts.empty() ? std::nullopt : python.method_self(parts[0]);
+  if (!self || python.values().type_name(*self) != "CheckFunctionManager") return std::nullopt;
+  return self;
+}
+
+class Search {
+ public:
+  explicit Search(PythonObjects& python) : python_(python) {}
+
+  void by_finalizers(Deadline deadline) {
+    auto type = python_.global("weakref", "finalize");
+    auto registry = type ? python_.objects().type_get(*type, "_registry") : std::nullopt;
+    auto items = registry ? python_.values().dict_items(*registry, kMaxFinalizers) : std::nullopt;
+    for (const DictEntry& item : items.value_or(std::vector<DictEntry>())) {
+      if (over(deadline)) return;
+      auto check = check_manager_of(python_, item.value);
+      auto manager = check ? python_.attribute(*check, {"guard_manager"}) : std::nullopt;
+      if (manager) add(*manager, *check);
+    }
+  }
+
+  bool by_gc(std::size_t gc_objects, Deadline deadline) {
+    auto type = python_.global("torch._dynamo.guards", "GuardManagerWrapper");
+    if (!type || gc_objects == 0) return false;
+    GcInstances found =
+        find_gc_instances(python_, *type, *type, gc_objects, kMaxManagers, deadline);
+    for (std::uint64_t manager : found.objects) add(manager, 0);
+    return found.complete;
+  }
+
+  std::vector<GuardManager> take() { return std::move(managers_); }
+
+ private:
+  void add(std::uint64_t manager, std::uint64_t check_manager) {
+    if (managers_.size() >= kMaxManagers || known_.contains(manager)) return;
+    if (python_.values().type_name(manager) != "GuardManagerWrapper") return;
+    known_.emplace(manager, managers_.size());
+    GuardManager found;
+    found.manager = manager;
+    found.check_manager = check_manager;
+    read_cache_entry(python_, found);
+    managers_.push_back(found);
+  }
+
+  PythonObjects& python_;
+  std::vector<GuardManager> managers_;
+  std::unordered_map<std::uint64_t, std::size_t> known_;
+};
+
+void read_parts(PythonObjects& python, std::optional<std::uint64_t> list, std::size_t max_bytes,
+                std::vector<std::string>& parts, bool& truncated) {
+  if (!list) return;
+  auto items = python.values().list_items(*list, kMaxParts);
+  std::size_t used = 0;
+  for (std::uint64_t item : items.value_or(std::vector<std::uint64_t>())) {
+    auto part = python.text(item, max_bytes - used);
+    if (!part) continue;
+    used += part->text.size();
+    truncated = truncated || part->truncated;
+    parts.push_back(std::move(part->text));
+    if (used >= max_bytes) return;
+  }
+}
+
+}  // namespace
+
+GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
+                                  Deadline deadline) {
+  Search search(python);
+  search.by_finalizers(deadline);
+  GuardManagers found;
+  found.searched_all = search.by_gc(gc_objects, deadline);
+  found.managers = search.take();
+  return found;
+}
+
+std::optional<GuardText> read_guards(PythonObjects& python, const GuardManager& guards,
+                                     std::size_t max_bytes) {
+  auto list = python.attribute(guards.manager, {"code_parts"});
+  if (!list) return std::nullopt;
+  GuardText text;
+  read_parts(python, list, max_bytes, text.parts, text.truncated);
+  if (text.parts.empty()) return std::nullopt;
+  if (guards.check_manager != 0) {
+    auto shapes =
+        python.attribute(guards.check_manager, {"shape_code_parts", "verbose_code_parts", "exprs"});
+    read_parts(python, shapes, max_bytes, text.shape_parts, text.truncated);
+  }
+  return text;
+}
+
+}  // namespace dynprof

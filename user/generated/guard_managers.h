@@ -1,0 +1,39 @@
+// The guards of compiled code: torch's GuardManagerWrappers. Two ways lead to them: the finalizers
+// that drop a compiled code when an object it was specialised on dies (weakref.finalize._registry),
+// and, for guards without such an object, the garbage collector's lists.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "user/generated/python_objects.h"
+
+namespace dynprof {
+
+struct GuardManager {
+  std::uint64_t manager = 0;        // a GuardManagerWrapper
+  std::uint64_t check_manager = 0;  // its CheckFunctionManager, 0: not known
+  // Its cache entry's, where that names itself: docs/generated-code.md. 0 and "" otherwise.
+  std::uint64_t code = 0;
+  std::string trace_id;
+};
+
+struct GuardManagers {
+  std::vector<GuardManager> managers;
+  bool searched_all = false;  // else those without a finalizer may be missing
+};
+
+GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects, Deadline deadline);
+
+// `code_parts`, and of shapes the expressions with the user's line that asked for them.
+struct GuardText {
+  std::vector<std::string> parts;
+  std::vector<std::string> shape_parts;
+  bool truncated = false;
+};
+std::optional<GuardText> read_guards(PythonObjects& python, const GuardManager& guards,
+                                     std::size_t max_bytes);
+
+}  // namespace dynprof

@@ -1,0 +1,38 @@
+// What the opcodes of a CPython version are called and what their argument means: enough to list the
+// instructions of a code object as `dis` does. Tables of 3.10.13, 3.11.7, 3.12.1 and 3.13.0; the
+// opcodes of a minor version do not change after its first release. Specialized and instrumented
+// forms, which CPython writes over the original at run time, are listed as the original.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace dynprof {
+
+enum class OpcodeArgument : std::uint8_t {
+  kPlain,
+  kName,          // index into co_names
+  kNameShifted,   // co_names[arg >> 1]
+  kNameShifted2,  // co_names[arg >> 2]
+  kLocal,         // index of a local variable
+  kLocalPair,     // two of them, four bits each
+  kConstant,      // index into co_consts
+  kFree,          // a cell: index into localsplus, on 3.10 into cells + free variables
+  kJump,          // code units forward, from the next instruction
+  kJumpBack,
+  kJumpTo,  // a code unit
+};
+
+struct Opcode {
+  std::string_view name;  // "" where the version has no such opcode
+  OpcodeArgument argument = OpcodeArgument::kPlain;
+  std::uint8_t caches = 0;  // code units of inline cache that follow
+};
+
+using OpcodeTable = std::array<Opcode, 256>;
+
+// Null for a version without a table. `python` is major << 8 | minor.
+const OpcodeTable* opcode_table(std::uint16_t python);
+
+}  // namespace dynprof
