@@ -149,6 +149,7 @@ enum dp_event_kind {
   DP_EVENT_EXEC = 3,
   DP_EVENT_EXIT = 4,  /* the last thread of a process is gone */
   DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
+  DP_EVENT_PROBE = 6, /* struct dp_probe_event */
 };
 
 struct dp_event_header {
@@ -252,13 +253,36 @@ DP_ASSERT_SIZE(dp_sample, 40);
 struct dp_phase_event {
   struct dp_event_header header;
   struct dp_torch_state torch;
+  __u64 cpu_ns;    /* CPU time of the thread, as of the last tick */
   __u32 depth;     /* now */
   __u32 before;    /* at the hit before */
   __u32 name_size; /* 0: no such item, or no ASCII str; cut at DP_PHASE_NAME_BYTES */
   __u32 pad;
   char name[DP_PHASE_NAME_BYTES];
 };
-DP_ASSERT_SIZE(dp_phase_event, 64 + DP_PHASE_NAME_BYTES);
+DP_ASSERT_SIZE(dp_phase_event, 72 + DP_PHASE_NAME_BYTES);
+
+enum dp_probe {
+  DP_PROBE_COUNTER_NAME = 1, /* object: a wait counter, from here on known as `name` */
+  DP_PROBE_WAIT_BEGIN = 2,   /* object: the wait counter */
+  DP_PROBE_WAIT_END = 3,
+  DP_PROBE_REGION_BEGIN = 4, /* a run of compiled code begins; object: its code object */
+  DP_PROBE_REGION_END = 5,
+  DP_PROBE_FRAME_SEEN = 6, /* Dynamo is about to look at a frame; only of threads not yet known */
+};
+
+/* A call of one of torch's native functions. */
+struct dp_probe_event {
+  struct dp_event_header header;
+  struct dp_torch_state torch; /* status 0: this thread's thread-locals are not known */
+  __u64 cpu_ns;                /* CPU time of the thread, as of the last tick */
+  __u64 object;
+  __u16 probe; /* enum dp_probe */
+  __u16 name_size;
+  __u32 pad;
+  char name[DP_PROBE_NAME_BYTES];
+};
+DP_ASSERT_SIZE(dp_probe_event, 72 + DP_PROBE_NAME_BYTES);
 
 struct dp_process_event {
   struct dp_event_header header;

@@ -20,10 +20,15 @@ struct signal_struct {
   atomic_t live; /* threads of the process that have not begun to exit */
 };
 
+struct sched_entity {
+  unsigned long long sum_exec_runtime; /* CPU time in ns, as of the last tick or switch */
+};
+
 struct task_struct {
   int pid;
   int tgid;
   char comm[16];
+  struct sched_entity se;
   struct signal_struct* signal;
   struct thread_struct thread;
 };

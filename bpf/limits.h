@@ -17,6 +17,9 @@
 #define DP_MAX_PHASES 16
 #define DP_MAX_OPEN_PHASES 256
 #define DP_PHASE_NAME_BYTES 80
+#define DP_PROBE_NAME_BYTES 64
+/* Constructor calls under way at once whose arguments are kept until they return (a power of two). */
+#define DP_PROBE_SLOTS 256
 /* Threads whose thread-locals of torch are known at once, over all processes. */
 #define DP_MAX_TORCH_THREADS 4096
 /* Processes followed at once; beyond this new children are counted as not followed. */

@@ -75,6 +75,12 @@ static __always_inline __u8 read_phase_list(const struct dp_process* process,
   return DP_TORCH_READ;
 }
 
+/* CPU time of the current thread. */
+static __always_inline __u64 thread_cpu_ns(void) {
+  struct task_struct* task = (struct task_struct*)bpf_get_current_task();
+  return BPF_CORE_READ(task, se.sum_exec_runtime);
+}
+
 /* Ids and the number of open phases. */
 static __always_inline void read_torch_state(const struct dp_process* process,
                                              const struct dp_torch_thread* thread,

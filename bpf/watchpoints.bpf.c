@@ -73,6 +73,7 @@ int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   event->header.pid = pid;
   event->header.tid = tid;
   read_torch_state(process, thread, &list, &event->torch);
+  event->cpu_ns = thread_cpu_ns();
   event->before = thread->depth;
   event->depth = (__u32)list.size;
   if (event->torch.status == DP_TORCH_READ && list.items) {

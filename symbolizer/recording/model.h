@@ -153,7 +153,7 @@ struct Sample {
 };
 
 // An exact event (source E): something began or ended on a thread at that moment, told by a hardware
-// watchpoint or a probe, not by samples. Edges of one thread are in time order.
+// watchpoint or a probe, not by samples. In time order when read; written in any.
 enum class EdgeKind : std::uint8_t {
   kPhaseBegin = 1,   // torch opened a phase: `name` is its name, `depth` how many are open with it
   kPhaseEnd = 2,     // ... closed it: `depth` counts it still
@@ -174,6 +174,8 @@ struct SpanEdge {
   std::uint32_t depth = 0;
   CodeId code = 0;
   ContextId context = 0;  // its `torch` part: the compile open on the thread at that moment
+  // CPU time of the thread so far, as old as the last scheduler tick (4 ms at 250 Hz); 0: not known.
+  std::uint64_t cpu_ns = 0;
   bool operator==(const SpanEdge&) const = default;
 };
 

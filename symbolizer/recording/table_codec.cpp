@@ -297,6 +297,7 @@ void encode(std::span<const SpanEdge> edges, ByteWriter& out) {
     out.varint(edge.depth);
     out.difference(edge.code, last.code);
     out.difference(edge.context, last.context);
+    out.difference(edge.cpu_ns, last.cpu_ns);
     last = edge;
   }
 }
@@ -314,6 +315,7 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<SpanEdge>& out) {
     edge.depth = in.varint32();
     edge.code = in.plus_difference32(last.code);
     edge.context = in.plus_difference32(last.context);
+    edge.cpu_ns = in.plus_difference(last.cpu_ns);
     out.push_back(edge);
     last = edge;
   }

@@ -16,6 +16,7 @@
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "user/preflight/capabilities.h"
+#include "uprobes.skel.h"
 #include "watchpoints.skel.h"
 
 namespace {
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
   if (load<sampler_bpf>(results) != 0) failed++;
   if (load<process_bpf>(results) != 0) failed++;
   if (load<watchpoints_bpf>(results) != 0) failed++;
+  if (load<uprobes_bpf>(results) != 0) failed++;
   int passed = 0;
   for (const Loaded& loaded : results) {
     auto limit = budget.find(loaded.program);

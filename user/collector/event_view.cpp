@@ -48,6 +48,15 @@ std::optional<dp_phase_event> decode_phase_event(std::span<const std::byte> byte
   return event;
 }
 
+std::optional<dp_probe_event> decode_probe_event(std::span<const std::byte> bytes) {
+  dp_probe_event event;
+  if (bytes.size() < sizeof event) return std::nullopt;
+  std::memcpy(&event, bytes.data(), sizeof event);
+  if (event.header.size != sizeof event || event.name_size > DP_PROBE_NAME_BYTES)
+    return std::nullopt;
+  return event;
+}
+
 std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes) {
   dp_process_event event;
   if (bytes.size() < sizeof event) return std::nullopt;

@@ -60,6 +60,7 @@ void FollowedProcess::forget_image(std::uint64_t now_ns) {
   codes_.clear();
   markers_.clear();
   watch_ = {};
+  probes_ = {};
   phase_names_.clear();
   space_.forget();
   described_ = false;
@@ -163,7 +164,12 @@ std::optional<WatchedProcess> FollowedProcess::watched(RecordingWriter& writer,
       writer,           kernel,   [this, &writer](pid_t tid) { return thread(tid, writer); }};
 }
 
+void FollowedProcess::attach_probes(KernelSide& kernel) {
+  if (!torch_.version.empty()) probes_.attach(pid_, kernel);
+}
+
 void FollowedProcess::watch_torch(RecordingWriter& writer, KernelSide& kernel) {
+  attach_probes(kernel);
   if (auto process = watched(writer, kernel)) watch_.look_at_all(*process, monotonic_ns());
 }
 
@@ -181,7 +187,28 @@ void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& wri
   if (auto process = watched(writer, kernel)) watch_.on_phase(*process, event);
 }
 
+void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& writer,
+                               KernelSide& kernel) {
+  const auto tid = static_cast<pid_t>(event.header.tid);
+  SpanEdge edge;
+  if (probes_.edge(event, writer, edge)) {
+    edge.thread = thread(tid, writer);
+    writer.edge(edge);
+  }
+  // By now the list of phases is there, or will be within microseconds.
+  if (event.probe == DP_PROBE_WAIT_BEGIN && event.torch.status == 0) {
+    watch_.forget_backoff(tid);
+    watch_thread(tid, writer, kernel);
+  }
+}
+
+std::string FollowedProcess::take_problem() {
+  std::string problem = probes_.take_problem();
+  return problem.empty() ? watch_.take_problem() : problem;
+}
+
 void FollowedProcess::end_watches(RecordingWriter& writer, KernelSide& kernel) {
+  probes_.detach();
   if (auto process = watched(writer, kernel)) watch_.finish(*process, monotonic_ns());
 }
 

@@ -18,6 +18,7 @@
 #include "user/collector/code_table.h"
 #include "user/collector/kernel_side.h"
 #include "user/collector/native_frames.h"
+#include "user/collector/torch_probes.h"
 #include "user/collector/torch_watch.h"
 #include "user/target/marker_rules.h"
 #include "user/target/python_runtime.h"
@@ -48,11 +49,16 @@ class FollowedProcess {
   }
   ThreadId thread(pid_t tid, RecordingWriter& writer);
   // Sources T and E: see torch_watch.h. A thread that compiles and is not known is looked at.
+  void attach_probes(KernelSide& kernel);
+  // No probe will be set any more: they are, or this is no Python.
+  bool probes_settled() const { return probes_.attached() || next_look_ns_ == 0; }
   void watch_torch(RecordingWriter& writer, KernelSide& kernel);
   void watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel);
   void on_phase(const dp_phase_event& event, RecordingWriter& writer, KernelSide& kernel);
+  void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
-  TorchWatch& torch_watch() { return watch_; }
+  // Why an exact source is not available; once each, "" otherwise.
+  std::string take_problem();
   // The name of an open phase in a sample; 0: the str is gone.
   StringId phase_name(const dp_phase_name& name, RecordingWriter& writer);
   // Writes what is known of the process into the recording, when that changed.
@@ -82,6 +88,7 @@ class FollowedProcess {
   std::unique_ptr<Access> access_;
   TorchTarget torch_;
   TorchWatch watch_;
+  TorchProbes probes_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;

@@ -8,6 +8,7 @@
 
 #include "process.skel.h"
 #include "sampler.skel.h"
+#include "uprobes.skel.h"
 #include "user/collector/skeleton.h"
 #include "watchpoints.skel.h"
 
@@ -42,10 +43,11 @@ Error bpf_error(const std::string& what, int value) {
 class LoadedKernelSide final : public KernelSide {
  public:
   LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
-                   Skeleton<watchpoints_bpf> watchpoints)
+                   Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes)
       : sampler_(std::move(sampler)),
         process_(std::move(process)),
-        watchpoints_(std::move(watchpoints)) {}
+        watchpoints_(std::move(watchpoints)),
+        uprobes_(std::move(uprobes)) {}
 
   Result<void> prepare() {
     ring_.reset(ring_buffer__new(bpf_map__fd(sampler_->maps.events), on_event, this, nullptr));
@@ -95,6 +97,16 @@ class LoadedKernelSide final : public KernelSide {
     return link;
   }
 
+  Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
+                            const std::string& symbol) override {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = is_return(probe),
+                .func_name = symbol.c_str());
+    libbpf_log().clear();
+    Link link(bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), 0, &options));
+    if (!link) return bpf_error(fmt::format("cannot probe {}", symbol), errno);
+    return link;
+  }
+
   Result<void> attach_process_events() override {
     int rc = process_bpf::attach(process_.get());
     if (rc) return bpf_error("cannot attach to the scheduler's process tracepoints", rc);
@@ -140,6 +152,30 @@ class LoadedKernelSide final : public KernelSide {
   }
 
  private:
+  static bool is_return(Probe probe) {
+    return probe == Probe::kCounterNamed || probe == Probe::kRegionLeft;
+  }
+  bpf_program* program_of(Probe probe) {
+    auto& programs = uprobes_->progs;
+    switch (probe) {
+      case Probe::kCounterMade:
+        return programs.counter_made;
+      case Probe::kCounterNamed:
+        return programs.counter_named;
+      case Probe::kWaitStarted:
+        return programs.wait_started;
+      case Probe::kWaitStopped:
+        return programs.wait_stopped;
+      case Probe::kRegionEntered:
+        return programs.region_entered;
+      case Probe::kRegionLeft:
+        return programs.region_left;
+      case Probe::kFrameSeen:
+        break;
+    }
+    return programs.frame_seen;
+  }
+
   struct RingDeleter {
     void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
   };
@@ -152,6 +188,7 @@ class LoadedKernelSide final : public KernelSide {
   Skeleton<sampler_bpf> sampler_;
   Skeleton<process_bpf> process_;
   Skeleton<watchpoints_bpf> watchpoints_;
+  Skeleton<uprobes_bpf> uprobes_;
   std::unique_ptr<ring_buffer, RingDeleter> ring_;
   std::vector<Link> links_;
   const Visitor* visit_ = nullptr;
@@ -162,6 +199,17 @@ Result<void> share_map(bpf_map* mine, bpf_map* theirs) {
   int rc = bpf_map__reuse_fd(mine, bpf_map__fd(theirs));
   if (rc) return bpf_error(fmt::format("cannot share BPF map {}", bpf_map__name(mine)), rc);
   return {};
+}
+
+// All that torch_state.bpf.h brings with it.
+template <class Mine, class Theirs>
+Result<void> share_sampling_maps(Mine& mine, Theirs& theirs) {
+  TRY(share_map(mine.processes, theirs.processes));
+  TRY(share_map(mine.events, theirs.events));
+  TRY(share_map(mine.counters, theirs.counters));
+  TRY(share_map(mine.torch_threads, theirs.torch_threads));
+  TRY(share_map(mine.code_caches, theirs.code_caches));
+  return share_map(mine.known_codes, theirs.known_codes);
 }
 
 }  // namespace
@@ -190,17 +238,18 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
 
   Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
   if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
-  TRY(share_map(watchpoints->maps.processes, sampler->maps.processes));
-  TRY(share_map(watchpoints->maps.events, sampler->maps.events));
-  TRY(share_map(watchpoints->maps.counters, sampler->maps.counters));
-  TRY(share_map(watchpoints->maps.torch_threads, sampler->maps.torch_threads));
-  TRY(share_map(watchpoints->maps.code_caches, sampler->maps.code_caches));
-  TRY(share_map(watchpoints->maps.known_codes, sampler->maps.known_codes));
+  TRY(share_sampling_maps(watchpoints->maps, sampler->maps));
   if (int rc = watchpoints_bpf::load(watchpoints.get()))
     return bpf_error("the kernel refused the watchpoint programs", rc);
 
+  Skeleton<uprobes_bpf> uprobes(uprobes_bpf::open());
+  if (!uprobes) return bpf_error("cannot open the probe programs", errno);
+  TRY(share_sampling_maps(uprobes->maps, sampler->maps));
+  if (int rc = uprobes_bpf::load(uprobes.get()))
+    return bpf_error("the kernel refused the probe programs", rc);
+
   auto loaded = std::make_unique<LoadedKernelSide>(std::move(sampler), std::move(process),
-                                                   std::move(watchpoints));
+                                                   std::move(watchpoints), std::move(uprobes));
   TRY(loaded->prepare());
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }

@@ -2,11 +2,14 @@
 // Everything is detached when this object goes, and by the kernel when the process dies.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bpf/events.h"
@@ -30,6 +33,17 @@ struct LinkDeleter {
 };
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
 
+// The probes of bpf/uprobes.bpf.c.
+enum class Probe : std::uint8_t {
+  kCounterMade,
+  kCounterNamed,
+  kWaitStarted,
+  kWaitStopped,
+  kRegionEntered,
+  kRegionLeft,
+  kFrameSeen,
+};
+
 class KernelSide {
  public:
   // Loads both objects; nothing fires yet.
@@ -46,6 +60,9 @@ class KernelSide {
   virtual void forget_torch_thread(std::uint32_t tid) = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.
   virtual Result<Link> watch_phases(UniqueFd watchpoint) = 0;
+  // Probes a function of a file that the process maps, in that process alone.
+  virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
+                                    const std::string& symbol) = 0;
   // Follows forks, execs and exits from here on.
   virtual Result<void> attach_process_events() = 0;
   // Takes a sample whenever one of these perf events fires.

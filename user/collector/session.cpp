@@ -108,8 +108,9 @@ class LiveSession final : public Session {
     if (options_.children)
       for (auto [child, parent] : find_descendants(options_.targets, kMaxDescendants))
         TRY(add_child(child, parent));
+    for (auto& [pid, process] : processes_) process.attach_probes(*kernel_);
     TRY(kernel_->attach_sampling(std::move(events_.fds)));
-    drop_capabilities();
+    drop_what_is_not_needed();
     return {};
   }
 
@@ -181,6 +182,16 @@ class LiveSession final : public Session {
     return at->second.tell_kernel(*kernel_);
   }
 
+  // Setting a uprobe takes CAP_SYS_ADMIN: kept until torch's libraries are there to be probed.
+  void drop_what_is_not_needed() {
+    if (dropped_all_) return;
+    dropped_all_ = std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
+      auto at = processes_.find(pid);
+      return at == processes_.end() || at->second.probes_settled();
+    });
+    drop_capabilities(!dropped_all_);
+  }
+
   void note(const std::string& sentence) {
     if (hooks_.note && noted_.insert(sentence).second) hooks_.note(sentence);
   }
@@ -212,6 +223,12 @@ class LiveSession final : public Session {
       auto event = decode_phase_event(bytes);
       auto at = processes_.find(static_cast<pid_t>(header->pid));
       if (event && at != processes_.end()) at->second.on_phase(*event, *writer_, *kernel_);
+      return;
+    }
+    if (header->kind == DP_EVENT_PROBE) {
+      auto event = decode_probe_event(bytes);
+      auto at = processes_.find(static_cast<pid_t>(header->pid));
+      if (event && at != processes_.end()) at->second.on_probe(*event, *writer_, *kernel_);
       return;
     }
     if (auto event = decode_process_event(bytes)) on_process_event(*event);
@@ -268,12 +285,13 @@ class LiveSession final : public Session {
       if (process.next_look_ns() == 0 || now < process.next_look_ns()) continue;
       auto found = process.discover(now, *kernel_);
       if (found) process.watch_torch(*writer_, *kernel_);
+      drop_what_is_not_needed();
       if (!found && is_target(pid) && process.next_look_ns() == 0)
         note(fmt::format("{}; only native function names can be shown", found.error().what));
       process.describe(*writer_);
     }
     for (auto& [pid, process] : processes_)
-      if (std::string problem = process.torch_watch().take_problem(); !problem.empty())
+      if (std::string problem = process.take_problem(); !problem.empty() && is_target(pid))
         note(problem);
   }
 
@@ -339,6 +357,7 @@ class LiveSession final : public Session {
   SessionOptions options_;
   SessionHooks hooks_;
   bool awaited_exec_;
+  bool dropped_all_ = false;
   std::unique_ptr<KernelSide> kernel_;
   SamplingEvents events_;
   std::map<pid_t, FollowedProcess> processes_;

@@ -196,6 +196,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
   edge.time_ns = now_ns;
   edge.thread = process.thread(tid);
   edge.context = context(process, event.torch);
+  edge.cpu_ns = event.cpu_ns;
   const std::uint32_t depth = event.depth;
   if (event.before != thread.open.size() || depth > event.before + 1) {
     // Hits were lost: nothing of what was open can be paired any more.

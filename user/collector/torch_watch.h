@@ -39,6 +39,8 @@ class TorchWatch {
   void look_at_all(const WatchedProcess& process, std::uint64_t now_ns);
   // At one that compiles and is not known, or whose dicts moved; not more often than makes sense.
   void look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
+  // Something happened on this thread: the next look_at() looks.
+  void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
   void on_phase(const WatchedProcess& process, const dp_phase_event& event);
   // Writes what waits for its name and ends all watches.
   void finish(const WatchedProcess& process, std::uint64_t now_ns);

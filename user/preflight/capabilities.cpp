@@ -68,9 +68,10 @@ Result<void> check_may_record(const std::string& command_line) {
   return {};
 }
 
-bool drop_capabilities() {
-  const std::uint64_t keep = bit(CAP_BPF) | bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE) |
-                             bit(CAP_DAC_READ_SEARCH) | bit(CAP_CHOWN) |
+bool drop_capabilities(bool keep_admin) {
+  const std::uint64_t keep = (keep_admin ? bit(CAP_SYS_ADMIN) : 0) | bit(CAP_BPF) |
+                             bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE) | bit(CAP_DAC_READ_SEARCH) |
+                             bit(CAP_CHOWN) |
                              bit(CAP_DAC_OVERRIDE) |  // files in a directory given away
                              bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_KILL) | bit(CAP_SYS_NICE) |
                              bit(CAP_CHECKPOINT_RESTORE) |  // /proc/PID/map_files

@@ -21,7 +21,8 @@ std::vector<std::string> missing_capabilities(std::uint64_t effective);
 Result<void> check_may_record(const std::string& command_line);
 
 // Keeps only what a running recording uses: reading the target's memory and files, updating BPF
-// maps, handing files to the user behind sudo. False if the kernel refused; nothing depends on it.
-bool drop_capabilities();
+// maps, handing files to the user behind sudo; with `keep_admin` also CAP_SYS_ADMIN, without which the
+// kernel sets no uprobes. False if the kernel refused; nothing depends on it.
+bool drop_capabilities(bool keep_admin);
 
 }  // namespace dynprof

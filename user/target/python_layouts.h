@@ -79,7 +79,7 @@ struct PythonLayout {
   std::uint32_t set_mask = 32;
   std::uint32_t set_table = 40;
   // dequeobject of _collections: leftblock, rightblock, leftindex, rightindex, state (+1 at each
-  // change), 8 bytes each. A block: the block to its left, 64 items, the block to its right.
+  // change), maxlen, 8 bytes each. A block: the block to its left, 64 items, the block to its right.
   std::uint32_t deque_left_block = 24;
 
   std::uint32_t dict_used = 16;

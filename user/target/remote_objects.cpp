@@ -43,10 +43,14 @@ std::string RemoteObjects::type_name(std::uint64_t type) {
 }
 
 std::optional<StringHead> RemoteObjects::parse_string_head(std::span<const std::byte> bytes) const {
+  return parse_head(bytes, str_type_);
+}
+
+// `type`: what the object's has to be, 0 for any.
+std::optional<StringHead> RemoteObjects::parse_head(std::span<const std::byte> bytes,
+                                                    std::uint64_t type) const {
   if (bytes.size() < layout_.unicode_ascii_data) return std::nullopt;
-  if (str_type_ != 0 && load<std::uint64_t>(bytes, layout_.object_type) != str_type_) {
-    return std::nullopt;
-  }
+  if (type != 0 && load<std::uint64_t>(bytes, layout_.object_type) != type) return std::nullopt;
   StringHead head;
   head.length = load<std::uint64_t>(bytes, layout_.unicode_length);
   std::uint32_t state =
@@ -68,6 +72,12 @@ std::optional<StringHead> RemoteObjects::parse_string_head(std::span<const std::
 bool RemoteObjects::encode_utf8(std::span<const std::byte> characters, std::uint32_t width,
                                 std::string& text) {
   text.reserve(text.size() + characters.size() / width);
+  if (width == 1 && std::none_of(characters.begin(), characters.end(), [](std::byte c) {
+        return (c & std::byte{0x80}) != std::byte{};
+      })) {
+    text.append(reinterpret_cast<const char*>(characters.data()), characters.size());
+    return true;
+  }
   for (std::size_t i = 0; i + width <= characters.size(); i += width) {
     std::uint32_t c = 0;
     std::memcpy(&c, characters.data() + i, width);
@@ -84,9 +94,21 @@ Unreadable RemoteObjects::read_str(std::uint64_t object, std::string& text,
   std::array<std::byte, 256> buffer;
   RemoteRange range{object, buffer};
   memory_.read_many(std::span(&range, 1));
-  std::span<const std::byte> bytes = std::span(buffer).first(range.done);
+  return read_characters(object, std::span(buffer).first(range.done), str_type_, text, max_length);
+}
+
+Unreadable RemoteObjects::read_str_from(std::uint64_t object, std::span<const std::byte> bytes,
+                                        std::string& text, std::size_t max_length) {
+  text.clear();
+  return read_characters(object, bytes, 0, text, max_length);
+}
+
+// `bytes`: the first of the object.
+Unreadable RemoteObjects::read_characters(std::uint64_t object, std::span<const std::byte> bytes,
+                                          std::uint64_t type, std::string& text,
+                                          std::size_t max_length) {
   if (bytes.size() < layout_.unicode_ascii_data) return Unreadable::kFault;
-  auto head = parse_string_head(bytes);
+  auto head = parse_head(bytes, type);
   if (!head) return Unreadable::kBadLayout;
   if (head->length > max_length) return Unreadable::kTooLong;
   std::size_t size = static_cast<std::size_t>(head->length) * head->width;

@@ -61,6 +61,10 @@ class RemoteObjects {
   // Encoded as UTF-8, lone surrogates in three bytes each (Python's "surrogatepass").
   Unreadable read_str(std::uint64_t object, std::string& text,
                       std::size_t max_length = kMaxStringLength);
+  // The same of what the caller knows to be a str or an instance of a subclass, and whose first bytes
+  // it has read.
+  Unreadable read_str_from(std::uint64_t object, std::span<const std::byte> bytes,
+                           std::string& text, std::size_t max_length);
   std::optional<std::string> read_str(std::uint64_t object,
                                       std::size_t max_length = kMaxStringLength);
   std::optional<std::string> read_bytes(std::uint64_t object, std::size_t max_size);
@@ -96,6 +100,9 @@ class RemoteObjects {
     std::uint64_t values = 0;
   };
   std::optional<DictParts> dict_parts(std::uint64_t dict);
+  Unreadable read_characters(std::uint64_t object, std::span<const std::byte> bytes,
+                             std::uint64_t type, std::string& text, std::size_t max_length);
+  std::optional<StringHead> parse_head(std::span<const std::byte> bytes, std::uint64_t type) const;
 
   RemoteMemory& memory_;
   const PythonLayout& layout_;

@@ -87,7 +87,8 @@ RemoteValue RemoteValues::parse(std::uint64_t object, std::span<const std::byte>
     found.kind = boolean ? RemoteValue::Kind::kBool : RemoteValue::Kind::kInt;
     found.integer = *number;
   } else if (t.has(kStrSubclass)) {
-    if (objects_.read_str(object, found.text, max_length) != Unreadable::kNo) return found;
+    if (objects_.read_str_from(object, head, found.text, max_length) != Unreadable::kNo)
+      return found;
     found.kind = RemoteValue::Kind::kStr;
   } else if (chain_has(t, "float", layout_.float_value + 8)) {
     if (head.size() < layout_.float_value + 8) return found;
@@ -164,12 +165,11 @@ std::optional<std::vector<std::uint64_t>> RemoteValues::words(std::uint64_t addr
 }
 
 std::optional<RemoteValues::ListHead> RemoteValues::list_head(std::uint64_t object) {
-  ListHead head;
-  auto size = memory().read<std::uint64_t>(object + layout_.object_size);
-  auto items = memory().read<std::uint64_t>(object + layout_.list_items);
-  if (!size || !items || *size > 1ULL << 40) return std::nullopt;
-  if (*size != 0 && !plausible_pointer(*items)) return std::nullopt;
-  return ListHead{*size, *items};
+  auto head =
+      words(object + layout_.object_size, (layout_.list_items - layout_.object_size) / 8 + 1);
+  if (!head || head->front() > 1ULL << 40) return std::nullopt;
+  if (head->front() != 0 && !plausible_pointer(head->back())) return std::nullopt;
+  return ListHead{head->front(), head->back()};
 }
 
 std::optional<std::vector<std::uint64_t>> RemoteValues::list_tail(std::uint64_t object,
@@ -237,6 +237,16 @@ std::optional<std::vector<std::uint64_t>> RemoteValues::deque_items(std::uint64_
   std::uint64_t count = (fields - layout_.object_size) / 8;
   return between_equal_heads([&] { return words(object + layout_.object_size, count); },
                              [&] { return deque_once(object, max); }, false);
+}
+
+std::optional<std::size_t> RemoteValues::deque_limit(std::uint64_t object) {
+  std::uint64_t place = layout_.deque_left_block + 5 * 8;
+  if (!chain_has(type_of(object), "collections.deque", static_cast<std::int64_t>(place) + 8)) {
+    return std::nullopt;
+  }
+  auto limit = memory().read<std::int64_t>(object + place);
+  if (!limit || *limit < 0) return std::nullopt;  // -1: none
+  return static_cast<std::size_t>(*limit);
 }
 
 std::optional<std::vector<std::uint64_t>> RemoteValues::set_once(std::uint64_t object,

@@ -74,6 +74,8 @@ class RemoteValues {
   std::optional<std::vector<DictEntry>> dict_items(std::uint64_t object, std::size_t max);
   // len() of any of the above; nothing for other objects.
   std::optional<std::size_t> length(std::uint64_t object);
+  // maxlen of a deque; nothing where it has none.
+  std::optional<std::size_t> deque_limit(std::uint64_t object);
   // The last `max` items of a list that may be longer.
   std::optional<std::vector<std::uint64_t>> list_tail(std::uint64_t object, std::size_t max);
 

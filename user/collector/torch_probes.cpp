@@ -1,0 +1,120 @@
+#include "user/collector/torch_probes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "user/collector/torch_watch.h"
+#include "user/target/process.h"
+
+namespace dynprof {
+namespace {
+
+struct Rule {
+  Probe probe;
+  std::string_view library;  // how its file name begins
+  const char* symbol;
+  const char* lost;  // what is not known without it
+};
+// Checked with torch 2.13.0; the symbols are in 2.6.0, 2.9.0 and 2.14.1 too.
+constexpr std::array kRules = {
+    Rule{Probe::kCounterNamed, "libc10.so",
+         "_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
+         "begin and end of whole compiles"},
+    Rule{Probe::kCounterMade, "libc10.so",
+         "_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
+         "begin and end of whole compiles"},
+    Rule{Probe::kWaitStarted, "libc10.so", "_ZN3c107monitor17WaitCounterHandle5startEv",
+         "begin and end of whole compiles"},
+    Rule{Probe::kWaitStopped, "libc10.so",
+         "_ZN3c107monitor17WaitCounterHandle4stopERKNS_11SmallVectorIlLj6EEE",
+         "begin and end of whole compiles"},
+    Rule{Probe::kFrameSeen, "libtorch_python.so", "THPPyInterpreterFrame_New",
+         "the first moments of a thread's first compile"},
+    Rule{Probe::kRegionLeft, "libtorch_python.so", "dynamo_eval_custom_code",
+         "runs of compiled regions"},
+    Rule{Probe::kRegionEntered, "libtorch_python.so", "dynamo_eval_custom_code",
+         "runs of compiled regions"},
+};
+
+constexpr std::string_view kCounterPrefix = "pytorch.wait_counter.";
+constexpr std::size_t kMaxCounters = 4096;
+
+std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// The very file that is mapped, whatever its path leads to now.
+std::string mapped_path(pid_t pid, const Mapping& mapping) {
+  return fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
+}
+
+}  // namespace
+
+bool TorchProbes::attach(pid_t pid, KernelSide& kernel) {
+  if (attached_) return true;
+  auto mappings = read_mappings(pid);
+  if (!mappings) return false;
+  auto path_of = [&](std::string_view library) -> std::string {
+    for (const Mapping& mapping : *mappings)
+      if (mapping.executable && mapping.is_file() && file_name(mapping.path).starts_with(library))
+        return mapped_path(pid, mapping);
+    return {};
+  };
+  const std::string c10 = path_of("libc10.so");
+  const std::string python = path_of("libtorch_python.so");
+  if (python.empty()) return false;
+  attached_ = true;
+  std::string_view told;
+  for (const Rule& rule : kRules) {
+    const std::string& path = rule.library == "libc10.so" ? c10 : python;
+    auto link = path.empty() ? Result<Link>(error(fmt::format("{} is not mapped", rule.library)))
+                             : kernel.attach_probe(rule.probe, pid, path, rule.symbol);
+    if (link) {
+      links_.push_back(std::move(*link));
+    } else if (std::exchange(told, rule.lost) != rule.lost) {
+      if (!problem_.empty()) problem_ += "; ";
+      problem_ += fmt::format("{}: {} come from other sources", link.error().what, rule.lost);
+    }
+  }
+  return true;
+}
+
+bool TorchProbes::edge(const dp_probe_event& event, RecordingWriter& writer, SpanEdge& edge) {
+  std::string_view name(event.name, event.name_size);
+  edge.time_ns = event.header.time_ns;
+  edge.cpu_ns = event.cpu_ns;
+  switch (event.probe) {
+    case DP_PROBE_COUNTER_NAME:
+      if (name.starts_with(kCounterPrefix)) name.remove_prefix(kCounterPrefix.size());
+      if (counters_.size() < kMaxCounters || counters_.contains(event.object))
+        counters_[event.object] = writer.string(name);
+      return false;
+    case DP_PROBE_WAIT_BEGIN:
+    case DP_PROBE_WAIT_END: {
+      auto at = counters_.find(event.object);
+      if (at == counters_.end()) return false;
+      edge.kind = event.probe == DP_PROBE_WAIT_BEGIN ? EdgeKind::kWaitBegin : EdgeKind::kWaitEnd;
+      edge.name = at->second;
+      if (event.torch.status != 0) {
+        Context context;
+        context.torch = recorded_state(event.torch);
+        edge.context = writer.context(context);
+      }
+      return true;
+    }
+    case DP_PROBE_REGION_BEGIN:
+      edge.kind = EdgeKind::kRegionBegin;
+      edge.name = writer.string(name);
+      return true;
+    case DP_PROBE_REGION_END:
+      edge.kind = EdgeKind::kRegionEnd;
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string TorchProbes::take_problem() { return std::exchange(problem_, {}); }
+
+}  // namespace dynprof

@@ -1,0 +1,37 @@
+// Probes on torch's native functions in one process (source E): begin and end of whole compiles and
+// of runs of compiled regions. Gone with this object, and with our process.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "symbolizer/recording/writer.h"
+#include "user/collector/kernel_side.h"
+
+namespace dynprof {
+
+class TorchProbes {
+ public:
+  // Once per process, as soon as torch's libraries are mapped; false: they are not yet.
+  bool attach(pid_t pid, KernelSide& kernel);
+  bool attached() const { return attached_; }
+  void detach() { links_.clear(); }
+
+  // The edge an event is; kind 0 (not a kind) for one that is none.
+  bool edge(const dp_probe_event& event, RecordingWriter& writer, SpanEdge& edge);
+
+  // Which probes could not be set, and why; once, "" otherwise.
+  std::string take_problem();
+
+ private:
+  std::vector<Link> links_;
+  std::unordered_map<std::uint64_t, StringId> counters_;  // names of wait counters
+  bool attached_ = false;
+  std::string problem_;
+};
+
+}  // namespace dynprof
