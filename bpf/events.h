@@ -264,7 +264,7 @@ DP_ASSERT_SIZE(dp_phase_event, 72 + DP_PHASE_NAME_BYTES);
 
 enum dp_probe {
   DP_PROBE_COUNTER_NAME = 1, /* object: a wait counter, from here on known as `name` */
-  DP_PROBE_WAIT_BEGIN = 2,   /* object: the wait counter */
+  DP_PROBE_WAIT_BEGIN = 2,   /* object: the wait counter; name: the innermost open phase */
   DP_PROBE_WAIT_END = 3,
   DP_PROBE_REGION_BEGIN = 4, /* a run of compiled code begins; object: its code object */
   DP_PROBE_REGION_END = 5,

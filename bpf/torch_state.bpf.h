@@ -95,4 +95,31 @@ static __always_inline void read_torch_state(const struct dp_process* process,
   out->open_phases = (__u32)list->size;
 }
 
+/* PyASCIIObject: refcount, type, length, hash, state. */
+struct str_head {
+  __u64 refcount;
+  __u64 type;
+  __u64 length;
+  __u64 hash;
+  __u32 state;
+  __u32 pad;
+};
+
+/* Copies the text of item `index` of the list; 0: it is no short ASCII str. */
+static __always_inline __u32 read_phase_name(const struct dp_process* process,
+                                             const struct list_head* list, __u64 index, char* text,
+                                             __u64 room) {
+  __u64 object = 0;
+  struct str_head head;
+  if (!read_user_u64(list->items + 8 * index, &object) || !object) return 0;
+  if (bpf_probe_read_user(&head, sizeof(head), (const void*)object)) return 0;
+  __u32 compact_ascii = head.state >> (process->python.str_kind_shift & 31) >> 3 & 3;
+  if (head.type != process->torch.str_type || compact_ascii != 3) return 0;
+  __u64 size = head.length;
+  if (size > room) size = room;
+  if (bpf_probe_read_user(text, size & 0x7f, (const void*)(object + process->python.str_data)))
+    return 0;
+  return (__u32)size;
+}
+
 #endif

@@ -74,6 +74,9 @@ static __always_inline struct dp_probe_event* begin_event(__u16 probe, __u64 obj
   if (*thread && probe != DP_PROBE_REGION_BEGIN && probe != DP_PROBE_REGION_END) {
     struct list_head list;
     read_torch_state(process, *thread, &list, &event->torch);
+    if (probe == DP_PROBE_WAIT_BEGIN && list.size - 1 < DP_MAX_OPEN_PHASES)
+      event->name_size =
+          (__u16)read_phase_name(process, &list, list.size - 1, event->name, sizeof(event->name));
   }
   return event;
 }

@@ -16,16 +16,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* PyASCIIObject: refcount, type, length, hash, state. */
-struct str_head {
-  __u64 refcount;
-  __u64 type;
-  __u64 length;
-  __u64 hash;
-  __u32 state;
-  __u32 pad;
-};
-
 struct phase_scratch {
   struct dp_process process;
   struct dp_phase_event event;
@@ -36,22 +26,6 @@ struct {
   __type(key, __u32);
   __type(value, struct phase_scratch);
 } phase_scratch SEC(".maps");
-
-/* Copies the text of item `index` of the list; 0: it is no short ASCII str. */
-static __always_inline __u32 read_name(const struct dp_process* process,
-                                       const struct list_head* list, __u64 index, char* text) {
-  __u64 object = 0;
-  struct str_head head;
-  if (!read_user_u64(list->items + 8 * index, &object) || !object) return 0;
-  if (bpf_probe_read_user(&head, sizeof(head), (const void*)object)) return 0;
-  __u32 compact_ascii = head.state >> (process->python.str_kind_shift & 31) >> 3 & 3;
-  if (head.type != process->torch.str_type || compact_ascii != 3) return 0;
-  __u64 size = head.length;
-  if (size > DP_PHASE_NAME_BYTES) size = DP_PHASE_NAME_BYTES;
-  if (bpf_probe_read_user(text, size & 0x7f, (const void*)(object + process->python.str_data)))
-    return 0;
-  return (__u32)size;
-}
 
 SEC("perf_event")
 int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
@@ -78,7 +52,8 @@ int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   event->depth = (__u32)list.size;
   if (event->torch.status == DP_TORCH_READ && list.items) {
     __u64 item = event->depth > event->before ? list.size - 2 : list.size;
-    if (item < DP_MAX_OPEN_PHASES) event->name_size = read_name(process, &list, item, event->name);
+    if (item < DP_MAX_OPEN_PHASES)
+      event->name_size = read_phase_name(process, &list, item, event->name, sizeof(event->name));
   }
   thread->depth = event->depth;
   if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))

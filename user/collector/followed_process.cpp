@@ -190,6 +190,9 @@ void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& wri
 void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
   const auto tid = static_cast<pid_t>(event.header.tid);
+  if (event.probe == DP_PROBE_WAIT_BEGIN && event.name_size)
+    if (auto process = watched(writer, kernel))
+      watch_.name_innermost(*process, tid, event.torch.open_phases, {event.name, event.name_size});
   SpanEdge edge;
   if (probes_.edge(event, writer, edge)) {
     edge.thread = thread(tid, writer);
@@ -200,6 +203,11 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
     watch_.forget_backoff(tid);
     watch_thread(tid, writer, kernel);
   }
+}
+
+void FollowedProcess::ask_for_names(RecordingWriter& writer, KernelSide& kernel) {
+  if (watch_.watched() == 0) return;
+  if (auto process = watched(writer, kernel)) watch_.ask_for_names(*process);
 }
 
 std::string FollowedProcess::take_problem() {

@@ -132,6 +132,7 @@ class LiveSession final : public Session {
       poll(&ring, 1, kPollMs);
       std::uint64_t now = monotonic_ns();
       consume();
+      for (auto& [pid, process] : processes_) process.ask_for_names(writer, *kernel_);
       look_again(now);
       if (now >= next_flush) {
         written = writer.flush();

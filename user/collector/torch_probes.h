@@ -19,7 +19,10 @@ class TorchProbes {
   // Once per process, as soon as torch's libraries are mapped; false: they are not yet.
   bool attach(pid_t pid, KernelSide& kernel);
   bool attached() const { return attached_; }
-  void detach() { links_.clear(); }
+  void detach() {
+    links_.clear();
+    region_links_.clear();
+  }
 
   // The edge an event is; kind 0 (not a kind) for one that is none.
   bool edge(const dp_probe_event& event, RecordingWriter& writer, SpanEdge& edge);
@@ -28,7 +31,12 @@ class TorchProbes {
   std::string take_problem();
 
  private:
+  void count_region(std::uint64_t now_ns);
+
   std::vector<Link> links_;
+  std::vector<Link> region_links_;
+  std::uint64_t second_ = 0;  // of the last runs of regions, and how many
+  std::uint32_t runs_ = 0;
   std::unordered_map<std::uint64_t, StringId> counters_;  // names of wait counters
   bool attached_ = false;
   std::string problem_;

@@ -76,6 +76,7 @@ void TorchWatch::look(const WatchedProcess& process, pid_t tid, std::uint64_t ts
   bool same = thread.watch && state && state->phase_list == thread.list;
   if (!same && state) found.depth = static_cast<std::uint32_t>(state->phases.size());
   process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), found);
+  thread.place = found;
   if (same || !state || state->phase_list == 0 || thread.given_up) return;
   end_watch(process, tid, thread, now_ns);
   watch(process, tid, thread, state->phase_list);
@@ -137,7 +138,7 @@ void TorchWatch::begin_watch(const WatchedProcess& process, pid_t tid, Thread& t
 void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
                            std::uint64_t now_ns) {
   if (!thread.watch) return;
-  if (thread.unnamed) name_last(process, thread, name_now(process, tid, thread));
+  if (thread.unnamed) name_last(process, thread, name_now(process, thread));
   thread.watch.reset();
   thread.list = 0;
   thread.open.clear();
@@ -150,15 +151,24 @@ void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thr
 }
 
 // What the last phase that began is called, from the target's memory: only if it is still the last.
-StringId TorchWatch::name_now(const WatchedProcess& process, pid_t tid, const Thread& thread) {
-  auto states = thread_states(process.objects, process.python);
-  auto at = states.find(tid);
-  if (at == states.end()) return 0;
-  auto state =
-      read_torch_thread(process.objects, find_torch_thread(process.objects, locals_, at->second),
-                        process.python.none);
-  if (!state || state->phases.size() != thread.open.size()) return 0;
+StringId TorchWatch::name_now(const WatchedProcess& process, const Thread& thread) {
+  auto state = read_torch_thread(process.objects, thread.place, process.python.none);
+  if (!state || state->phases.empty() || state->phases.size() != thread.open.size()) return 0;
   return process.writer.string(state->phases.back());
+}
+
+void TorchWatch::name_innermost(const WatchedProcess& process, pid_t tid, std::uint32_t depth,
+                                std::string_view name) {
+  auto at = threads_.find(tid);
+  if (at == threads_.end() || name.empty() || at->second.open.size() != depth) return;
+  name_last(process, at->second, process.writer.string(name));
+}
+
+void TorchWatch::ask_for_names(const WatchedProcess& process) {
+  for (auto& [tid, thread] : threads_) {
+    if (!thread.unnamed) continue;
+    if (StringId name = name_now(process, thread)) name_last(process, thread, name);
+  }
 }
 
 void TorchWatch::name_last(const WatchedProcess& process, Thread& thread, StringId name) {

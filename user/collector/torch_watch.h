@@ -42,6 +42,11 @@ class TorchWatch {
   // Something happened on this thread: the next look_at() looks.
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
   void on_phase(const WatchedProcess& process, const dp_phase_event& event);
+  // The innermost of `depth` open phases is called so, another source says.
+  void name_innermost(const WatchedProcess& process, pid_t tid, std::uint32_t depth,
+                      std::string_view name);
+  // Asks the target's memory for names that have not come yet.
+  void ask_for_names(const WatchedProcess& process);
   // Writes what waits for its name and ends all watches.
   void finish(const WatchedProcess& process, std::uint64_t now_ns);
 
@@ -54,6 +59,7 @@ class TorchWatch {
   struct Thread {
     std::uint64_t list = 0;  // watched list, 0: none
     Link watch;
+    dp_torch_thread place = {};       // where its thread-locals lie
     std::vector<StringId> open;       // names of the open phases, 0: not known
     std::optional<SpanEdge> unnamed;  // the last begin: its name comes with the next hit
     std::uint64_t since_ns = 0;       // hits before this are in `open` already
@@ -69,7 +75,7 @@ class TorchWatch {
   void begin_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
                    const TorchThreadState& state, std::uint64_t now_ns);
   void end_watch(const WatchedProcess& process, pid_t tid, Thread& thread, std::uint64_t now_ns);
-  StringId name_now(const WatchedProcess& process, pid_t tid, const Thread& thread);
+  StringId name_now(const WatchedProcess& process, const Thread& thread);
   void name_last(const WatchedProcess& process, Thread& thread, StringId name);
   static ContextId context(const WatchedProcess& process, const dp_torch_state& torch);
 
