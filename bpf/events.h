@@ -78,8 +78,15 @@ struct dp_torch_layout {
   struct dp_path context_attempt_dict;
   __u64 list_type; /* &PyList_Type, &PyUnicode_Type: what a list of phase names is made of */
   __u64 str_type;
+  /* The function that torch enters for each user function it traces, and in it the addresses of the
+   * instruction watched for its begin and of the one reached when the trace succeeded. 0: none. */
+  __u64 inline_code;
+  __u64 inline_begin;
+  __u64 inline_end;
+  __u16 inline_slot; /* its local that holds the user's code object */
+  __u16 pad[3];
 };
-DP_ASSERT_SIZE(dp_torch_layout, 88);
+DP_ASSERT_SIZE(dp_torch_layout, 120);
 
 /* Where an attribute of a thread-local lies in one thread: its dict, the keys table the dict had
  * when user space looked, and in it the words of key and value. Valid while both are still so. */
@@ -115,7 +122,7 @@ struct dp_process {
   struct dp_python_layout python;
   struct dp_torch_layout torch;
 };
-DP_ASSERT_SIZE(dp_process, 176);
+DP_ASSERT_SIZE(dp_process, 208);
 
 enum dp_marker_kind {
   DP_MARKER_NONE = 0,
@@ -150,6 +157,7 @@ enum dp_event_kind {
   DP_EVENT_EXIT = 4,  /* the last thread of a process is gone */
   DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
   DP_EVENT_PROBE = 6, /* struct dp_probe_event */
+  DP_EVENT_INLINE = 7, /* struct dp_inline_event */
 };
 
 struct dp_event_header {
@@ -261,6 +269,27 @@ struct dp_phase_event {
   char name[DP_PHASE_NAME_BYTES];
 };
 DP_ASSERT_SIZE(dp_phase_event, 72 + DP_PHASE_NAME_BYTES);
+
+/* Dynamo begins to trace a user function, or has traced one to its end. A begin brings the frames it
+ * lies in, leaf first: torch's function, contextlib's __enter__, then the frame that called it and so
+ * on, each as dp_frame_key, 0 for a shim. A call left by an exception has no end: it is over when a
+ * later begin does not lie in it. */
+struct dp_inline_event {
+  struct dp_event_header header;
+  __u64 cpu_ns;
+  __u64 frame; /* of torch's function: begin and end of one call have the same */
+  __u64 code;  /* begin: address of the user's code object, 0: not readable */
+  __u32 identity;
+  __u16 begin;
+  __u16 caller_count; /* begin; an end has no room for them */
+  __u64 callers[DP_MAX_INLINE_CALLERS];
+};
+DP_ASSERT_SIZE(dp_inline_event, 56 + 8 * DP_MAX_INLINE_CALLERS);
+
+/* A frame that is still there: its address, and the code it runs. */
+static inline __u64 dp_frame_key(__u64 frame, __u64 code) {
+  return (frame ^ (code << 20) ^ (code >> 44)) * 0x9e3779b97f4a7c15ULL;
+}
 
 enum dp_probe {
   DP_PROBE_COUNTER_NAME = 1, /* object: a wait counter, from here on known as `name` */

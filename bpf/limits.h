@@ -18,6 +18,9 @@
 #define DP_MAX_OPEN_PHASES 256
 #define DP_PHASE_NAME_BYTES 80
 #define DP_PROBE_NAME_BYTES 64
+/* Frames looked at above a user function being traced, for the one it was called by: 11 to 33 a call,
+ * and as many shims from CPython 3.12 on. */
+#define DP_MAX_INLINE_CALLERS 80
 /* Constructor calls under way at once whose arguments are kept until they return (a power of two). */
 #define DP_PROBE_SLOTS 256
 /* Threads whose thread-locals of torch are known at once, over all processes. */

@@ -246,6 +246,15 @@ static __always_inline bool walks_in_a_circle(struct walk* walk) {
   return false;
 }
 
+/* 3.12+: a frame that only marks the C call of the eval loop; the Python frame above it is the first
+ * of that call. Of the frame in frame_bytes. */
+static __always_inline bool is_shim(const struct walk* walk, __u64 code) {
+  const struct dp_python_layout* layout = &walk->process.python;
+  return code == 0 || code == walk->process.none ||
+         (layout->shim_owner != 0xff &&
+          walk->frame_bytes[layout->frame_owner & DP_FIELD_MASK] >= layout->shim_owner);
+}
+
 /* One interpreter frame. Returns false when the walk is over. */
 static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cache) {
   const struct dp_python_layout* layout = &walk->process.python;
@@ -261,12 +270,7 @@ static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cac
   }
   __u64 code = field_u64(bytes, layout->frame_code) & ~(__u64)layout->code_tag_mask;
   __u64 previous = field_u64(bytes, layout->frame_previous);
-  /* 3.12+: a frame that only marks the C call of the eval loop; the Python frame above it is the
-   * first of that call. */
-  bool shim = code == 0 || code == walk->process.none ||
-              (layout->shim_owner != 0xff &&
-               bytes[layout->frame_owner & DP_FIELD_MASK] >= layout->shim_owner);
-  if (shim) {
+  if (is_shim(walk, code)) {
     if (n > 0) walk->frames[(n - 1) & (DP_MAX_PYTHON_FRAMES - 1)].unit |= DP_FRAME_ENTRY;
     if (check_top_call(walk, previous)) return true;
     walk->frame = previous;

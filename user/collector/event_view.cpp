@@ -1,5 +1,7 @@
 #include "user/collector/event_view.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace dynprof {
@@ -44,6 +46,18 @@ std::optional<dp_phase_event> decode_phase_event(std::span<const std::byte> byte
   if (bytes.size() < sizeof event) return std::nullopt;
   std::memcpy(&event, bytes.data(), sizeof event);
   if (event.header.size != sizeof event || event.name_size > DP_PHASE_NAME_BYTES)
+    return std::nullopt;
+  return event;
+}
+
+std::optional<dp_inline_event> decode_inline_event(std::span<const std::byte> bytes) {
+  dp_inline_event event = {};
+  constexpr std::size_t kWithoutCallers = offsetof(dp_inline_event, callers);
+  if (bytes.size() < kWithoutCallers) return std::nullopt;
+  std::memcpy(&event, bytes.data(), std::min(bytes.size(), sizeof event));
+  const std::size_t size = event.begin ? sizeof event : kWithoutCallers;
+  if (event.header.size != size || size > bytes.size() ||
+      event.caller_count > DP_MAX_INLINE_CALLERS)
     return std::nullopt;
   return event;
 }

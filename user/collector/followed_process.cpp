@@ -103,6 +103,15 @@ bool FollowedProcess::is_compiling() const {
   return false;
 }
 
+void FollowedProcess::look_for_inline() {
+  auto watch = resolve_inline_watch(access_->objects, *python_);
+  if (!watch) return;
+  torch_.layout.inline_code = watch->code;
+  torch_.layout.inline_begin = watch->begin;
+  torch_.layout.inline_end = watch->end;
+  torch_.layout.inline_slot = watch->slot;
+}
+
 void FollowedProcess::look_for_torch(std::uint64_t now_ns, KernelSide& kernel) {
   next_look_ns_ = now_ns + kTorchLookNs;
   auto found = resolve_torch(access_->objects, *python_);
@@ -112,6 +121,7 @@ void FollowedProcess::look_for_torch(std::uint64_t now_ns, KernelSide& kernel) {
   }
   if (torch_.version != found->version) described_ = false;
   torch_ = std::move(*found);
+  look_for_inline();
   auto markers = resolve_markers(access_->objects, *python_);
   for (const ResolvedMarker& marker : markers) add_marker(marker, kernel);
   if (looks_ == 0) no_compile_at_start_ = !markers.empty() && !is_compiling();
@@ -159,9 +169,17 @@ void FollowedProcess::learn(std::span<const CodeRequest> codes, RecordingWriter&
 std::optional<WatchedProcess> FollowedProcess::watched(RecordingWriter& writer,
                                                        KernelSide& kernel) {
   if (!access_ || !torch_.layout.compile_context_type) return std::nullopt;
-  return WatchedProcess{
-      access_->objects, *python_, torch_.layout,
-      writer,           kernel,   [this, &writer](pid_t tid) { return thread(tid, writer); }};
+  return WatchedProcess{access_->objects,
+                        *python_,
+                        torch_.layout,
+                        writer,
+                        kernel,
+                        [this, &writer](pid_t tid) { return thread(tid, writer); },
+                        [this, &writer, &kernel](std::uint64_t address, std::uint32_t identity) {
+                          CodeRequest request{address, identity};
+                          learn({&request, 1}, writer, kernel);
+                          return code(address, identity);
+                        }};
 }
 
 void FollowedProcess::attach_probes(KernelSide& kernel) {
@@ -174,9 +192,14 @@ void FollowedProcess::watch_torch(RecordingWriter& writer, KernelSide& kernel) {
 }
 
 void FollowedProcess::watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel) {
-  // The first compile makes the first CompileContext: only now is it known how one is laid out.
-  if (access_ && !torch_.complete) {
-    look_for_torch(monotonic_ns(), kernel);
+  // The first compile makes the first CompileContext, and may import Dynamo's tracer: only now is it
+  // known how the one is laid out, and where the other is.
+  if (access_ && (!torch_.complete || torch_.layout.inline_code == 0)) {
+    if (torch_.complete) {
+      look_for_inline();
+    } else {
+      look_for_torch(monotonic_ns(), kernel);
+    }
     (void)tell_kernel(kernel);
   }
   if (auto process = watched(writer, kernel)) watch_.look_at(*process, tid, monotonic_ns());
@@ -185,6 +208,11 @@ void FollowedProcess::watch_thread(pid_t tid, RecordingWriter& writer, KernelSid
 void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
   if (auto process = watched(writer, kernel)) watch_.on_phase(*process, event);
+}
+
+void FollowedProcess::on_inline(const dp_inline_event& event, RecordingWriter& writer,
+                                KernelSide& kernel) {
+  if (auto process = watched(writer, kernel)) watch_.on_inline(*process, event);
 }
 
 void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& writer,

@@ -55,6 +55,7 @@ class FollowedProcess {
   void watch_torch(RecordingWriter& writer, KernelSide& kernel);
   void watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel);
   void on_phase(const dp_phase_event& event, RecordingWriter& writer, KernelSide& kernel);
+  void on_inline(const dp_inline_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
@@ -75,6 +76,7 @@ class FollowedProcess {
   std::size_t markers() const { return markers_.size(); }
 
  private:
+  void look_for_inline();
   void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
   bool is_compiling() const;
   std::optional<WatchedProcess> watched(RecordingWriter& writer, KernelSide& kernel);

@@ -90,11 +90,12 @@ class LoadedKernelSide final : public KernelSide {
   }
 
   Result<Link> watch_phases(UniqueFd watchpoint) override {
-    // On success the link owns the descriptor.
-    Link link(bpf_program__attach_perf_event(watchpoints_->progs.phases_changed, watchpoint.get()));
-    if (!link) return bpf_error("cannot attach to a hardware watchpoint", errno);
-    watchpoint.release();
-    return link;
+    return watch(watchpoints_->progs.phases_changed, std::move(watchpoint));
+  }
+
+  Result<Link> watch_inline(UniqueFd watchpoint, bool begin) override {
+    return watch(begin ? watchpoints_->progs.inline_begun : watchpoints_->progs.inline_ended,
+                 std::move(watchpoint));
   }
 
   Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
@@ -152,6 +153,13 @@ class LoadedKernelSide final : public KernelSide {
   }
 
  private:
+  static Result<Link> watch(bpf_program* program, UniqueFd watchpoint) {
+    // On success the link owns the descriptor.
+    Link link(bpf_program__attach_perf_event(program, watchpoint.get()));
+    if (!link) return bpf_error("cannot attach to a hardware watchpoint", errno);
+    watchpoint.release();
+    return link;
+  }
   static bool is_return(Probe probe) {
     return probe == Probe::kCounterNamed || probe == Probe::kRegionLeft;
   }

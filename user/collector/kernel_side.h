@@ -60,6 +60,8 @@ class KernelSide {
   virtual void forget_torch_thread(std::uint32_t tid) = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.
   virtual Result<Link> watch_phases(UniqueFd watchpoint) = 0;
+  // ... an inline event, when this watchpoint on the first or last instruction is.
+  virtual Result<Link> watch_inline(UniqueFd watchpoint, bool begin) = 0;
   // Probes a function of a file that the process maps, in that process alone.
   virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
                                     const std::string& symbol) = 0;

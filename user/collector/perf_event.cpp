@@ -81,14 +81,15 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
   return events;
 }
 
-Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address) {
+static Result<UniqueFd> open_watchpoint(pid_t tid, std::uint64_t address, std::uint32_t access,
+                                        std::uint64_t bytes) {
   perf_event_attr attributes;
   std::memset(&attributes, 0, sizeof attributes);
   attributes.size = sizeof attributes;
   attributes.type = PERF_TYPE_BREAKPOINT;
-  attributes.bp_type = HW_BREAKPOINT_W;
+  attributes.bp_type = access;
   attributes.bp_addr = address;
-  attributes.bp_len = HW_BREAKPOINT_LEN_8;
+  attributes.bp_len = bytes;
   attributes.sample_period = 1;
   attributes.exclude_kernel = 1;
   attributes.exclude_hv = 1;
@@ -97,6 +98,14 @@ Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address) {
       syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!fd.valid()) return errno_error(fmt::format("cannot set a watchpoint on thread {}", tid));
   return fd;
+}
+
+Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address) {
+  return open_watchpoint(tid, address, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8);
+}
+
+Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address) {
+  return open_watchpoint(tid, address, HW_BREAKPOINT_RW, HW_BREAKPOINT_LEN_2);
 }
 
 }  // namespace dynprof

@@ -29,5 +29,8 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
 // A hardware watchpoint: fires when the thread writes to the 8 bytes at `address`. Not armed until a
 // program is attached. ENOSPC: a debugger or somebody else holds all of the thread's slots.
 Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address);
+// Likewise when it reads or writes the 2 bytes at `address` (even): an instruction of a Python
+// function, which the interpreter reads to execute it.
+Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address);
 
 }  // namespace dynprof

@@ -107,6 +107,7 @@ void TorchWatch::watch(const WatchedProcess& process, pid_t tid, Thread& thread,
   thread.watch = std::move(*link);
   thread.list = list;
   watched_++;
+  watch_inline(process, tid, thread);
 }
 
 void TorchWatch::begin_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
@@ -139,6 +140,9 @@ void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thr
                            std::uint64_t now_ns) {
   if (!thread.watch) return;
   if (thread.unnamed) name_last(process, thread, name_now(process, thread));
+  leave_inlined(process, tid, thread, 0, now_ns);
+  thread.inline_begin.reset();
+  thread.inline_end.reset();
   thread.watch.reset();
   thread.list = 0;
   thread.open.clear();
@@ -179,6 +183,111 @@ void TorchWatch::name_last(const WatchedProcess& process, Thread& thread, String
   thread.unnamed.reset();
 }
 
+bool TorchWatch::too_fast(Thread& thread, std::uint64_t now_ns) {
+  if (now_ns / kSecondNs != std::exchange(thread.second, now_ns / kSecondNs)) thread.hits = 0;
+  return ++thread.hits > kMaxHitsPerSecond;
+}
+
+void TorchWatch::watch_inline(const WatchedProcess& process, pid_t tid, Thread& thread) {
+  if (process.torch.inline_code == 0) return;
+  auto begin = open_instruction_watchpoint(tid, process.torch.inline_begin);
+  auto end = open_instruction_watchpoint(tid, process.torch.inline_end);
+  if (!begin || !end) {
+    if (!std::exchange(told_inline_, true))
+      problem_ = fmt::format("{}: how often Dynamo traced a user function comes from samples",
+                             (begin ? end : begin).error().what);
+    return;
+  }
+  auto first = process.kernel.watch_inline(std::move(*begin), true);
+  auto last = process.kernel.watch_inline(std::move(*end), false);
+  if (!first || !last) return;
+  thread.inline_begin = std::move(*first);
+  thread.inline_end = std::move(*last);
+}
+
+// All but `keep` of the user functions under way were left by an exception.
+void TorchWatch::leave_inlined(const WatchedProcess& process, pid_t tid, Thread& thread,
+                               std::size_t keep, std::uint64_t now_ns) {
+  while (thread.inlined.size() > keep) {
+    SpanEdge edge;
+    edge.time_ns = now_ns;
+    edge.thread = process.thread(tid);
+    edge.kind = EdgeKind::kInlineEnd;
+    edge.depth = static_cast<std::uint32_t>(thread.inlined.size());
+    edge.name = process.writer.string("raised");
+    process.writer.edge(edge);
+    thread.inlined.pop_back();
+  }
+}
+
+// 3.11 reads the whole function once more when it specializes it. A frame's address says little: the
+// next call's frame is often where one left by an exception was. But no call takes less than this.
+bool TorchWatch::is_same_call(const OpenInline& last, const dp_inline_event& event) {
+  constexpr std::uint64_t kShortestCallNs = 30'000;
+  return last.frame == event.frame && last.code == event.code &&
+         event.header.time_ns - last.begin_ns < kShortestCallNs;
+}
+
+// The frames a call lies in, from the one that made it. Before it come torch's function, a
+// generator, and contextlib's __enter__.
+std::vector<std::uint64_t> TorchWatch::callers_of(const dp_inline_event& event) {
+  constexpr std::size_t kSkip = 2;
+  std::vector<std::uint64_t> callers(event.callers, event.callers + event.caller_count);
+  std::erase(callers, 0);  // shims
+  callers.erase(callers.begin(), callers.begin() + std::min(kSkip, callers.size()));
+  return callers;
+}
+
+void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event& event) {
+  auto tid = static_cast<pid_t>(event.header.tid);
+  auto at = threads_.find(tid);
+  if (at == threads_.end() || !at->second.inline_begin) return;
+  Thread& thread = at->second;
+  const std::uint64_t now_ns = event.header.time_ns;
+  if (too_fast(thread, now_ns)) {
+    thread.inline_begin.reset();
+    thread.inline_end.reset();
+    leave_inlined(process, tid, thread, 0, now_ns);
+    if (!std::exchange(told_inline_, true))
+      problem_ = fmt::format(
+          "Dynamo traces more than {} user functions a second: no longer counted one by one",
+          kMaxHitsPerSecond);
+    return;
+  }
+  SpanEdge edge;
+  edge.time_ns = now_ns;
+  edge.thread = process.thread(tid);
+  edge.cpu_ns = event.cpu_ns;
+  auto& open = thread.inlined;
+  if (event.begin) {
+    if (!open.empty() && is_same_call(open.back(), event)) return;
+    const auto callers = callers_of(event);
+    // Inside the call whose caller's frame is among ours, but is not our own caller. A chain too long
+    // to be sent whole is taken to go on.
+    auto lies_in = [&](std::uint64_t outer) {
+      if (callers.empty() || callers[0] == outer) return false;
+      return std::find(callers.begin(), callers.end(), outer) != callers.end() ||
+             event.caller_count == DP_MAX_INLINE_CALLERS;
+    };
+    std::size_t keep = open.size();
+    while (keep > 0 && !lies_in(open[keep - 1].caller)) --keep;
+    leave_inlined(process, tid, thread, keep, now_ns);
+    open.push_back(
+        {event.frame, callers.empty() ? 0 : callers[0], event.code, now_ns, thread.open.size()});
+    edge.kind = EdgeKind::kInlineBegin;
+    edge.code = event.code ? process.code(event.code, event.identity) : 0;
+  } else {
+    std::size_t keep = open.size();
+    while (keep > 0 && open[keep - 1].frame != event.frame) --keep;
+    if (keep == 0) return;  // it began before we watched
+    leave_inlined(process, tid, thread, keep, now_ns);
+    edge.kind = EdgeKind::kInlineEnd;
+    open.pop_back();
+  }
+  edge.depth = static_cast<std::uint32_t>(open.size() + (event.begin ? 0 : 1));
+  process.writer.edge(edge);
+}
+
 void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& event) {
   auto tid = static_cast<pid_t>(event.header.tid);
   auto at = threads_.find(tid);
@@ -186,8 +295,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
   Thread& thread = at->second;
   const std::uint64_t now_ns = event.header.time_ns;
   if (now_ns <= thread.since_ns) return;
-  if (now_ns / kSecondNs != std::exchange(thread.second, now_ns / kSecondNs)) thread.hits = 0;
-  if (++thread.hits > kMaxHitsPerSecond) {
+  if (too_fast(thread, now_ns)) {
     end_watch(process, tid, thread, now_ns);
     thread.given_up = true;
     if (!std::exchange(told_, true))
@@ -226,6 +334,9 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
     return;
   }
   name_last(process, thread, depth + 1 == event.before ? name : 0);
+  std::size_t keep = thread.inlined.size();
+  while (keep > 0 && thread.inlined[keep - 1].phases > depth) --keep;
+  leave_inlined(process, tid, thread, keep, now_ns);
   while (thread.open.size() > depth) {
     edge.kind = EdgeKind::kPhaseEnd;
     edge.depth = static_cast<std::uint32_t>(thread.open.size());

@@ -26,7 +26,8 @@ struct WatchedProcess {
   const dp_torch_layout& torch;
   RecordingWriter& writer;
   KernelSide& kernel;
-  std::function<ThreadId(pid_t)> thread;  // the recording's id of a thread
+  std::function<ThreadId(pid_t)> thread;                     // the recording's id of a thread
+  std::function<CodeId(std::uint64_t, std::uint32_t)> code;  // ... of a code object, by identity
 };
 
 class TorchWatch {
@@ -42,6 +43,7 @@ class TorchWatch {
   // Something happened on this thread: the next look_at() looks.
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
   void on_phase(const WatchedProcess& process, const dp_phase_event& event);
+  void on_inline(const WatchedProcess& process, const dp_inline_event& event);
   // The innermost of `depth` open phases is called so, another source says.
   void name_innermost(const WatchedProcess& process, pid_t tid, std::uint32_t depth,
                       std::string_view name);
@@ -56,6 +58,13 @@ class TorchWatch {
   std::size_t watched() const { return watched_; }
 
  private:
+  struct OpenInline {
+    std::uint64_t frame;
+    std::uint64_t caller;  // dp_frame_key of the frame that called it
+    std::uint64_t code;
+    std::uint64_t begin_ns;
+    std::size_t phases;  // open around it
+  };
   struct Thread {
     std::uint64_t list = 0;  // watched list, 0: none
     Link watch;
@@ -68,6 +77,8 @@ class TorchWatch {
     std::uint64_t second = 0;  // the rate of hits
     std::uint32_t hits = 0;
     bool given_up = false;
+    Link inline_begin, inline_end;
+    std::vector<OpenInline> inlined;  // user functions being traced, outermost first
   };
 
   void look(const WatchedProcess& process, pid_t tid, std::uint64_t tstate, std::uint64_t now_ns);
@@ -76,6 +87,12 @@ class TorchWatch {
                    const TorchThreadState& state, std::uint64_t now_ns);
   void end_watch(const WatchedProcess& process, pid_t tid, Thread& thread, std::uint64_t now_ns);
   StringId name_now(const WatchedProcess& process, const Thread& thread);
+  static bool is_same_call(const OpenInline& last, const dp_inline_event& event);
+  static std::vector<std::uint64_t> callers_of(const dp_inline_event& event);
+  bool too_fast(Thread& thread, std::uint64_t now_ns);
+  void watch_inline(const WatchedProcess& process, pid_t tid, Thread& thread);
+  void leave_inlined(const WatchedProcess& process, pid_t tid, Thread& thread, std::size_t keep,
+                     std::uint64_t now_ns);
   void name_last(const WatchedProcess& process, Thread& thread, StringId name);
   static ContextId context(const WatchedProcess& process, const dp_torch_state& torch);
 
@@ -83,6 +100,7 @@ class TorchWatch {
   std::map<pid_t, Thread> threads_;
   std::string problem_;
   bool told_ = false;
+  bool told_inline_ = false;
   std::uint64_t lost_ = 0;
   std::size_t watched_ = 0;
 };

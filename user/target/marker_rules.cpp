@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "symbolizer/python/line_table.h"
+
 namespace dynprof {
 namespace {
 
@@ -186,6 +188,41 @@ std::vector<ResolvedMarker> resolve_markers(RemoteObjects& objects, const Python
     }
   }
   return markers;
+}
+
+std::optional<InlineWatch> resolve_inline_watch(RemoteObjects& objects,
+                                                const PythonRuntime& runtime) {
+  constexpr MarkerRule kRule = {"torch._dynamo.symbolic_convert",
+                                "torch/_dynamo/symbolic_convert.py",
+                                "profile_inline_call",
+                                "code",
+                                "",
+                                DP_MARKER_NONE,
+                                "2.13-2.14"};
+  const PythonLayout& t = objects.layout();
+  if (t.bpf.instr_is_index) return std::nullopt;  // 3.10: its bytecode is an object of its own
+  Finder finder(objects, runtime);
+  for (std::uint64_t address : finder.codes_of(kRule)) {
+    RemoteCode code = finder.reader().read(address);
+    auto locals = finder.reader().read_locals(address);
+    if (!locals || !matches(kRule, code, t.python)) continue;
+    auto slot = slot_of(*locals, kRule.local);
+    auto lines = decode_line_table(t.python, code.line_table, code.first_line);
+    // `if not config...:`, `yield`, `return`: three lines, one below the other.
+    auto test = std::find_if(lines.begin(), lines.end(), [&](const LineRange& range) {
+      return range.line > code.first_line + 1;
+    });
+    if (!slot || lines.end() - test < 3 || test[1].line != test->line + 1 ||
+        test[2].line != test->line + 2)
+      continue;
+    InlineWatch watch;
+    watch.code = address;
+    watch.begin = address + t.bpf.code_instructions + 2ULL * test->begin;
+    watch.end = address + t.bpf.code_instructions + 2ULL * test[2].begin;
+    watch.slot = *slot;
+    return watch;
+  }
+  return std::nullopt;
 }
 
 }  // namespace dynprof

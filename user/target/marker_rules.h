@@ -35,6 +35,18 @@ struct ResolvedMarker {
 // The marker functions of the modules that are imported by now; the others are met by match_marker.
 std::vector<ResolvedMarker> resolve_markers(RemoteObjects& objects, const PythonRuntime& runtime);
 
+// The function torch enters for each user function that Dynamo traces, and what is watched of it:
+// `profile_inline_call` of torch 2.13 and 2.14. Its first statement is the first line after its
+// first; when the trace succeeded it goes on two lines below that. CPython 3.11 and later.
+struct InlineWatch {
+  std::uint64_t code = 0;
+  std::uint64_t begin = 0;  // addresses of instructions
+  std::uint64_t end = 0;
+  std::uint16_t slot = 0;
+};
+std::optional<InlineWatch> resolve_inline_watch(RemoteObjects& objects,
+                                                const PythonRuntime& runtime);
+
 // Whether a code object seen for the first time is a marker. Cheap for those that are not.
 std::optional<ResolvedMarker> match_marker(CodeReader& reader, const RemoteCode& code,
                                            std::uint16_t python);
