@@ -59,6 +59,16 @@ class FollowedProcess {
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
+  // What torch remembers of its compiles, as a fact of the recording: `when` is "attach" or "detach".
+  // It is read while it can be: again after compiles, and what was read last stands for a process
+  // that has ended.
+  void refresh_history(std::uint64_t now_ns);
+  void refresh_history_at_end() {
+    history_is_old_ = true;
+    next_history_ns_ = 0;
+    refresh_history(1);
+  }
+  void write_history(const char* when, RecordingWriter& writer);
   // Why an exact source is not available; once each, "" otherwise.
   std::string take_problem();
   // The name of an open phase in a sample; 0: the str is gone.
@@ -92,6 +102,9 @@ class FollowedProcess {
   TorchTarget torch_;
   TorchWatch watch_;
   TorchProbes probes_;
+  std::string history_;         // JSON, as of the last look
+  bool history_is_old_ = true;  // compiles ended since
+  std::uint64_t next_history_ns_ = 0;
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;

@@ -123,7 +123,11 @@ class LiveSession final : public Session {
     SampleEncoder encoder(writer, native, *kernel_);
     encoder_ = &encoder;
     native_ = &native;
-    for (auto& [pid, process] : processes_) process.watch_torch(writer, *kernel_);
+    for (auto& [pid, process] : processes_) {
+      process.watch_torch(writer, *kernel_);
+      process.refresh_history(start_ns_);
+      process.write_history("attach", writer);
+    }
     std::uint64_t next_flush = start_ns_ + kFlushEveryNs;
     std::uint64_t next_progress = 0;
     Result<void> written;
@@ -132,7 +136,10 @@ class LiveSession final : public Session {
       poll(&ring, 1, kPollMs);
       std::uint64_t now = monotonic_ns();
       consume();
-      for (auto& [pid, process] : processes_) process.ask_for_names(writer, *kernel_);
+      for (auto& [pid, process] : processes_) {
+        process.ask_for_names(writer, *kernel_);
+        process.refresh_history(now);
+      }
       look_again(now);
       if (now >= next_flush) {
         written = writer.flush();
@@ -146,7 +153,11 @@ class LiveSession final : public Session {
     }
     kernel_->detach();
     consume();  // what was under way when we detached
-    for (auto& [pid, process] : processes_) process.end_watches(writer, *kernel_);
+    for (auto& [pid, process] : processes_) {
+      process.end_watches(writer, *kernel_);
+      process.refresh_history_at_end();
+      process.write_history("detach", writer);
+    }
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
     native.symbolize();
