@@ -1,10 +1,8 @@
 #include "user/collector/followed_process.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "user/collector/clock.h"
-#include "user/history/compile_history.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -63,8 +61,7 @@ void FollowedProcess::forget_image(std::uint64_t now_ns) {
   markers_.clear();
   watch_ = {};
   probes_ = {};
-  history_.clear();
-  history_is_old_ = true;
+  facts_ = {};
   phase_names_.clear();
   space_.forget();
   described_ = false;
@@ -211,7 +208,7 @@ void FollowedProcess::watch_thread(pid_t tid, RecordingWriter& writer, KernelSid
 
 void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
-  if (event.depth < event.before) history_is_old_ = true;
+  if (event.depth < event.before) facts_.compiled(event.header.time_ns);
   if (auto process = watched(writer, kernel)) watch_.on_phase(*process, event);
 }
 
@@ -231,7 +228,7 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
     edge.thread = thread(tid, writer);
     writer.edge(edge);
   }
-  if (event.probe == DP_PROBE_WAIT_END) history_is_old_ = true;
+  if (event.probe == DP_PROBE_WAIT_END) facts_.compiled(event.header.time_ns);
   // By now the list of phases is there, or will be within microseconds.
   if (event.probe == DP_PROBE_WAIT_BEGIN && event.torch.status == 0) {
     watch_.forget_backoff(tid);
@@ -244,25 +241,12 @@ void FollowedProcess::ask_for_names(RecordingWriter& writer, KernelSide& kernel)
   if (auto process = watched(writer, kernel)) watch_.ask_for_names(*process);
 }
 
-void FollowedProcess::refresh_history(std::uint64_t now_ns) {
-  constexpr std::uint64_t kHistoryNs = 1'000'000'000;
-  if (!access_ || torch_.version.empty() || !history_is_old_ || now_ns < next_history_ns_) return;
-  next_history_ns_ = now_ns + kHistoryNs;
-  auto history = read_compile_history(access_->objects, *python_);
-  if (!history) return;
-  history_ = to_json(*history).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  history_is_old_ = false;
+void FollowedProcess::refresh_facts(std::uint64_t now_ns) {
+  if (access_ && !torch_.version.empty()) facts_.refresh(access_->objects, *python_, now_ns);
 }
 
-void FollowedProcess::write_history(const char* when, RecordingWriter& writer) {
-  if (history_.empty()) return;
-  Fact fact;
-  fact.pid = pid_;
-  fact.time_ns = monotonic_ns();
-  fact.kind = writer.string("history");
-  fact.name = writer.string(when);
-  fact.body = writer.blob(history_);
-  writer.fact(fact);
+void FollowedProcess::refresh_facts_at_end() {
+  if (access_ && !torch_.version.empty()) facts_.refresh_at_end(access_->objects, *python_);
 }
 
 std::string FollowedProcess::take_problem() {

@@ -18,6 +18,7 @@
 #include "user/collector/code_table.h"
 #include "user/collector/kernel_side.h"
 #include "user/collector/native_frames.h"
+#include "user/collector/torch_facts.h"
 #include "user/collector/torch_probes.h"
 #include "user/collector/torch_watch.h"
 #include "user/target/marker_rules.h"
@@ -59,16 +60,10 @@ class FollowedProcess {
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
-  // What torch remembers of its compiles, as a fact of the recording: `when` is "attach" or "detach".
-  // It is read while it can be: again after compiles, and what was read last stands for a process
-  // that has ended.
-  void refresh_history(std::uint64_t now_ns);
-  void refresh_history_at_end() {
-    history_is_old_ = true;
-    next_history_ns_ = 0;
-    refresh_history(1);
-  }
-  void write_history(const char* when, RecordingWriter& writer);
+  // What is kept of the process as a whole: see torch_facts.h.
+  void refresh_facts(std::uint64_t now_ns);
+  void refresh_facts_at_end();
+  const TorchFacts& facts() const { return facts_; }
   // Why an exact source is not available; once each, "" otherwise.
   std::string take_problem();
   // The name of an open phase in a sample; 0: the str is gone.
@@ -102,9 +97,7 @@ class FollowedProcess {
   TorchTarget torch_;
   TorchWatch watch_;
   TorchProbes probes_;
-  std::string history_;         // JSON, as of the last look
-  bool history_is_old_ = true;  // compiles ended since
-  std::uint64_t next_history_ns_ = 0;
+  TorchFacts facts_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;

@@ -125,8 +125,8 @@ class LiveSession final : public Session {
     native_ = &native;
     for (auto& [pid, process] : processes_) {
       process.watch_torch(writer, *kernel_);
-      process.refresh_history(start_ns_);
-      process.write_history("attach", writer);
+      process.refresh_facts(start_ns_);
+      process.facts().write_at_attach(pid, writer);
     }
     std::uint64_t next_flush = start_ns_ + kFlushEveryNs;
     std::uint64_t next_progress = 0;
@@ -138,7 +138,7 @@ class LiveSession final : public Session {
       consume();
       for (auto& [pid, process] : processes_) {
         process.ask_for_names(writer, *kernel_);
-        process.refresh_history(now);
+        process.refresh_facts(now);
       }
       look_again(now);
       if (now >= next_flush) {
@@ -155,8 +155,8 @@ class LiveSession final : public Session {
     consume();  // what was under way when we detached
     for (auto& [pid, process] : processes_) {
       process.end_watches(writer, *kernel_);
-      process.refresh_history_at_end();
-      process.write_history("detach", writer);
+      process.refresh_facts_at_end();
+      process.facts().write_at_end(pid, writer);
     }
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);

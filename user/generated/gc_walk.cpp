@@ -49,17 +49,18 @@ struct Link {
 
 class Rings {
  public:
-  Rings(PythonObjects& python, std::uint64_t type, std::size_t max_objects, std::size_t max_found,
+  Rings(PythonObjects& python, std::span<const std::uint64_t> types, std::size_t max_objects,
         Deadline deadline)
       : memory_(python.objects().memory()),
         pages_(memory_),
         interpreter_(python.runtime().main_interpreter),
         interpreter_size_(python.objects().layout().interpreter_size),
         type_offset_(python.objects().layout().object_type),
-        type_(type),
+        types_(types),
         max_objects_(max_objects),
-        max_found_(max_found),
-        deadline_(deadline) {}
+        deadline_(deadline) {
+    found_.objects.resize(types.size());
+  }
 
   GcInstances run(std::uint64_t anchor) {
     std::uint64_t first = walk(anchor - kHeadSize);
@@ -117,9 +118,9 @@ class Rings {
   bool take(std::uint64_t object, std::uint64_t type) {
     if (++found_.looked_at > max_objects_) return false;
     if (found_.looked_at % 4096 == 0 && over(deadline_)) return false;
-    if (type != type_) return true;
-    if (found_.objects.size() >= max_found_) return false;
-    found_.objects.push_back(object);
+    for (std::size_t i = 0; i < types_.size(); ++i) {
+      if (type == types_[i]) found_.objects[i].push_back(object);
+    }
     return true;
   }
 
@@ -128,20 +129,22 @@ class Rings {
   std::uint64_t interpreter_;
   std::uint64_t interpreter_size_;
   std::uint32_t type_offset_;
-  std::uint64_t type_;
+  std::span<const std::uint64_t> types_;
   std::size_t max_objects_;
-  std::size_t max_found_;
   Deadline deadline_;
   GcInstances found_;
 };
 
 }  // namespace
 
-GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor, std::uint64_t type,
-                              std::size_t max_objects, std::size_t max_found, Deadline deadline) {
+GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
+                              std::span<const std::uint64_t> types, std::size_t max_objects,
+                              Deadline deadline) {
   const PythonLayout& t = python.objects().layout();
-  if (t.free_threaded || t.minor() > 13 || t.interpreter_size == 0) return {};
-  return Rings(python, type, max_objects, max_found, deadline).run(anchor);
+  if (t.free_threaded || t.minor() > 13 || t.interpreter_size == 0) {
+    return {.objects = std::vector<std::vector<std::uint64_t>>(types.size())};
+  }
+  return Rings(python, types, max_objects, deadline).run(anchor);
 }
 
 }  // namespace dynprof

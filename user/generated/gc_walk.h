@@ -1,10 +1,11 @@
-// Instances of one type among the container objects of the target's garbage collector. CPython links
+// Instances of some types among the container objects of the target's garbage collector. CPython links
 // every such object into one of a few rings; each object's link lies 16 bytes before it. For objects
 // that no module leads to: torch keeps guard managers in C++.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "user/generated/python_objects.h"
@@ -12,7 +13,8 @@
 namespace dynprof {
 
 struct GcInstances {
-  std::vector<std::uint64_t> objects;  // each had the type when it was read; at most `max_found`
+  // By type, in the order asked for. Each object had the type when it was read.
+  std::vector<std::vector<std::uint64_t>> objects;
   std::size_t looked_at = 0;
   // Every ring was walked to its end. A collection that runs meanwhile may still have hidden some.
   bool complete = false;
@@ -20,7 +22,8 @@ struct GcInstances {
 
 // `anchor` is any object known to be in a ring (a class, a module), where the walk begins. Looks at
 // `max_objects` objects at most. CPython 3.10-3.13 with a GIL; others give nothing.
-GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor, std::uint64_t type,
-                              std::size_t max_objects, std::size_t max_found, Deadline deadline);
+GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
+                              std::span<const std::uint64_t> types, std::size_t max_objects,
+                              Deadline deadline);
 
 }  // namespace dynprof

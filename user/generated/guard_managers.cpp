@@ -8,7 +8,7 @@
 namespace dynprof {
 namespace {
 
-constexpr std::size_t kMaxFinalizers = 65'536;
+constexpr std::size_t kMaxFinalizers = 1 << 18;
 constexpr std::size_t kMaxManagers = 4096;
 constexpr std::size_t kMaxParts = 16'384;
 constexpr std::size_t kEntryWords = 8;  // of a C++ CacheEntry that are looked at
@@ -62,17 +62,20 @@ class Search {
     for (const DictEntry& item : items.value_or(std::vector<DictEntry>())) {
       if (over(deadline)) return;
       auto check = check_manager_of(python_, item.value);
-      auto manager = check ? python_.attribute(*check, {"guard_manager"}) : std::nullopt;
-      if (manager) add(*manager, *check);
+      if (!check) continue;
+      if (auto manager = python_.attribute(*check, {"guard_manager"})) add(*manager, *check);
     }
   }
 
-  bool by_gc(std::size_t gc_objects, Deadline deadline) {
+  // Whether all were looked at; `lists` are what else the walk met.
+  bool by_gc(std::size_t gc_objects, std::vector<std::uint64_t>& lists, Deadline deadline) {
     auto type = python_.global("torch._dynamo.guards", "GuardManagerWrapper");
-    if (!type || gc_objects == 0) return false;
-    GcInstances found =
-        find_gc_instances(python_, *type, *type, gc_objects, kMaxManagers, deadline);
-    for (std::uint64_t manager : found.objects) add(manager, 0);
+    auto list_type = python_.global("builtins", "list");
+    if (!type || !list_type || gc_objects == 0) return false;
+    const std::uint64_t types[] = {*type, *list_type};
+    GcInstances found = find_gc_instances(python_, *type, types, gc_objects, deadline);
+    for (std::uint64_t manager : found.objects[0]) add(manager, 0);
+    lists = std::move(found.objects[1]);
     return found.complete;
   }
 
@@ -117,7 +120,7 @@ GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
   Search search(python);
   search.by_finalizers(deadline);
   GuardManagers found;
-  found.searched_all = search.by_gc(gc_objects, deadline);
+  found.searched_all = search.by_gc(gc_objects, found.lists, deadline);
   found.managers = search.take();
   return found;
 }

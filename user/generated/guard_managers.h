@@ -22,7 +22,8 @@ struct GuardManager {
 
 struct GuardManagers {
   std::vector<GuardManager> managers;
-  bool searched_all = false;  // else those without a finalizer may be missing
+  std::vector<std::uint64_t> lists;  // every list the garbage collector knows
+  bool searched_all = false;         // else those without a finalizer may be missing
 };
 
 GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects, Deadline deadline);

@@ -111,6 +111,11 @@ std::string FileNames::make(std::string_view trace_id, std::string_view hint,
   return name;
 }
 
+std::string directed_name(GeneratedDirection direction, std::string_view what) {
+  std::string_view name = direction_name(direction);
+  return name.empty() ? std::string(what) : fmt::format("{}_{}", name, what);
+}
+
 std::optional<std::string_view> source_extension(std::string_view path) {
   static constexpr std::array<std::string_view, 12> kExtensions = {
       ".py", ".cpp", ".cu", ".c", ".h", ".hpp", ".hip", ".cl", ".ttir", ".llir", ".ptx", ".metal"};

@@ -36,6 +36,9 @@ class FileNames {
   std::set<std::string> taken_;  // "0_0/wrapper.py", in lower case
 };
 
+// "forward", "graph" -> "forward_graph"; without a direction "graph".
+std::string directed_name(GeneratedDirection direction, std::string_view what);
+
 // The extension of a source file torch may generate (".py", ".cpp", ".cu", ...), nothing for others.
 std::optional<std::string_view> source_extension(std::string_view path);
 

@@ -8,10 +8,9 @@
 namespace dynprof {
 namespace {
 
-// Where these fields lie in CPython 3.10-3.13, in pointers behind the object's head: PyFunctionObject
-// begins with func_globals; PyMethodObject is im_func, im_self; PyCFunctionObject m_ml, m_self;
-// partialobject fn, args, kw; PyWeakReference wr_object.
-constexpr std::uint32_t kFunctionGlobals = 0;
+// Where these fields lie in CPython 3.10-3.13, in bytes behind the object's head: PyMethodObject is
+// im_func, im_self; PyCFunctionObject m_ml, m_self; partialobject fn, args, kw; PyWeakReference
+// wr_object.
 constexpr std::uint32_t kMethodFunction = 0;
 constexpr std::uint32_t kMethodSelf = 8;
 constexpr std::uint32_t kBuiltinSelf = 8;
@@ -38,10 +37,11 @@ std::optional<std::uint64_t> PythonObjects::field(std::uint64_t object, std::uin
 std::optional<RemoteText> PythonObjects::text(std::uint64_t object, std::size_t max_bytes) {
   if (!plausible_pointer(object)) return std::nullopt;
   const PythonLayout& t = objects_.layout();
-  std::array<std::byte, 128> bytes;
-  std::size_t head_size = std::min<std::size_t>(t.unicode_compact_data, bytes.size());
-  if (!objects_.memory().read(object, std::span(bytes).first(head_size))) return std::nullopt;
-  auto head = objects_.parse_string_head(std::span(bytes).first(head_size));
+  std::array<std::byte, 128> bytes;  // the head is 72 at most
+  if (t.unicode_compact_data > bytes.size()) return std::nullopt;
+  RemoteRange range{object, std::span(bytes).first(t.unicode_compact_data)};
+  objects_.memory().read_many(std::span(&range, 1));
+  auto head = objects_.parse_string_head(std::span(bytes).first(range.done));
   if (!head || values_.type_name(object) != "str") return std::nullopt;
   RemoteText found;
   if (std::size_t all = static_cast<std::size_t>(head->length) * head->width; all <= max_bytes) {
@@ -100,11 +100,6 @@ std::optional<std::uint64_t> PythonObjects::function_code(std::uint64_t function
   return code;
 }
 
-std::optional<std::uint64_t> PythonObjects::function_globals(std::uint64_t function) {
-  if (values_.type_name(function) != "function") return std::nullopt;
-  return field(function, kFunctionGlobals);
-}
-
 const std::vector<std::string>& PythonObjects::free_names(std::uint64_t code) {
   if (free_names_.size() >= kMaxFreeNames) free_names_.clear();
   auto [place, added] = free_names_.try_emplace(code);
@@ -118,8 +113,9 @@ const std::vector<std::string>& PythonObjects::free_names(std::uint64_t code) {
 
 std::vector<NamedValue> PythonObjects::closure(std::uint64_t function) {
   auto code = function_code(function);
+  if (!code) return {};
   auto tuple = objects_.memory().read_pointer(function + objects_.layout().function_closure);
-  auto cells = code && tuple ? values_.tuple_items(*tuple, kMaxCells) : std::nullopt;
+  auto cells = tuple ? values_.tuple_items(*tuple, kMaxCells) : std::nullopt;
   if (!cells) return {};
   const std::vector<std::string>& names = free_names(*code);
   std::vector<NamedValue> found;
@@ -163,13 +159,14 @@ std::vector<std::uint64_t> PythonObjects::partial_parts(std::uint64_t partial) {
   return parts;
 }
 
-std::vector<DictEntry> PythonObjects::weak_key_entries(std::uint64_t object, std::size_t max) {
+std::optional<std::vector<DictEntry>> PythonObjects::weak_key_entries(std::uint64_t object,
+                                                                      std::size_t max) {
   auto values = values_.attribute(object, "values");
   auto refs = values_.attribute(object, "refs");
   auto value_items = values ? values_.dict_items(*values, max) : std::nullopt;
   auto ref_items = refs ? values_.dict_items(*refs, max) : std::nullopt;
+  if (!value_items || !ref_items) return std::nullopt;
   std::vector<DictEntry> found;
-  if (!value_items || !ref_items) return found;
   // The key is id(): as good as an address while the weak reference still leads there.
   std::unordered_map<std::int64_t, std::uint64_t> alive;
   for (const DictEntry& entry : *ref_items) {

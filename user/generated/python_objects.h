@@ -53,9 +53,8 @@ class PythonObjects {
   // What str() gives for a CompileId, else "".
   std::string trace_id(std::uint64_t object);
 
-  // Of a function: its code, its globals dict, its free variables with what their cells hold.
+  // Of a function: its code, its free variables with what their cells hold.
   std::optional<std::uint64_t> function_code(std::uint64_t function);
-  std::optional<std::uint64_t> function_globals(std::uint64_t function);
   std::vector<NamedValue> closure(std::uint64_t function);
   // The __dict__ of a function, where it has one.
   std::optional<std::uint64_t> function_dict(std::uint64_t function);
@@ -68,7 +67,8 @@ class PythonObjects {
   std::vector<std::uint64_t> partial_parts(std::uint64_t partial);
 
   // What an ExactWeakKeyDictionary of torch's holds: id(key) -> value, for keys that still live.
-  std::vector<DictEntry> weak_key_entries(std::uint64_t object, std::size_t max);
+  // Nothing when it is none, or changes all the while.
+  std::optional<std::vector<DictEntry>> weak_key_entries(std::uint64_t object, std::size_t max);
 
  private:
   std::optional<std::uint64_t> field(std::uint64_t object, std::uint32_t offset);

@@ -51,6 +51,9 @@ constexpr std::array<std::string_view, 3> kForwardNames = {"compiled_fw", "compi
 constexpr std::array<std::string_view, 7> kBackwardNames = {
     "compiled_bw",         "compiled_bw_func",  "bw_module",     "lazy_backward_info",
     "_lazy_backward_info", "backward_compiler", "_backward_impl"};
+// Compilers: they lead to torch's configuration and tables, not to what was compiled.
+constexpr std::array<std::string_view, 4> kNotFollowed = {"bw_compiler", "fw_compiler",
+                                                          "inference_compiler", "compiler_fn"};
 // Of closures of the joint-graph path, and of an AOTAutogradResult.
 constexpr std::array<std::string_view, 6> kTextNames = {
     "joint_graph_str",     "fw_module_str",         "bw_module_str",
@@ -84,7 +87,7 @@ class Walk {
   };
 
   void reach(std::string_view name, std::uint64_t object, const Step& from) {
-    if (!plausible_pointer(object)) return;
+    if (!plausible_pointer(object) || contains(kNotFollowed, name)) return;
     if (contains(kTextNames, name) && python_.values().type_name(object) == "str") {
       if (seen_.insert(object).second) found_.texts.push_back({object, std::string(name)});
       return;
@@ -117,7 +120,7 @@ class Walk {
     if (type == "dict") return enter_dict(step, step.object);
     if (type == "FunctionMeta") return enter_autograd_function(step);
     if (type == "CompiledFxGraph") {
-      found_.compiled_graphs.push_back({step.object, step.direction});
+      found_.compiled_graphs.push_back({step.object, step.direction, false});
       return;
     }
     for (std::uint64_t part : python_.partial_parts(step.object)) reach("", part, step);
@@ -155,9 +158,9 @@ class Walk {
   void enter_instance(const Step& step, std::string_view type) {
     RemoteValues& values = python_.values();
     if (values.is_a(step.object, "GraphModule")) {
-      found_.graph_modules.push_back({step.object, step.direction});
       auto meta = values.attribute(step.object, "meta");
       auto id = meta ? python_.objects().dict_get(*meta, "dynamo_compile_id") : std::nullopt;
+      found_.graph_modules.push_back({step.object, step.direction, id.has_value()});
       if (id) note_id(python_.trace_id(*id));
       return;
     }

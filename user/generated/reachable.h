@@ -17,6 +17,7 @@ struct FoundObject {
   std::uint64_t address = 0;
   // As the way there says (`compiled_fw`, `bw_module`, ...).
   GeneratedDirection direction = GeneratedDirection::kNone;
+  bool captured = false;  // of a graph module: Dynamo's, with a CompileId in its meta
 };
 
 struct FoundText {

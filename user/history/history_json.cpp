@@ -136,47 +136,50 @@ Json failed_json(const HistoryRow& row) {
   return valid_utf8(text);
 }
 
-Json row_json(const HistoryRow& row, const CompileHistory& history, Texts& texts) {
+// `texts`: null to leave the metrics out.
+Json row_json(const HistoryRow& row, const CompileHistory& history, Texts* texts) {
   Json breaks = Json::array();
   for (std::size_t i : row.graph_breaks) {
     breaks.push_back(break_json(history.graph_breaks[i], history));
   }
   Json reasons = Json::array();
   for (const std::string& reason : row.restart_reasons) reasons.push_back(valid_utf8(reason));
+  double wall = row.wall_s();
+  Json object{{"trace_id", text_or_null(row.trace_id)},
+              {"attempt", or_null(row.attempt)},
+              {"kind", compile_kind_text(row.kind)},
+              {"function", text_or_null(row.function)},
+              {"file", text_or_null(row.file)},
+              {"line", or_null(row.line)},
+              {"process", history.pid},
+              {"thread", nullptr},
+              {"start_ns", or_null(row.start_ns)},
+              {"wall_s", wall > 0 ? seconds(wall) : Json(nullptr)},
+              {"cpu_s", nullptr},
+              {"wait_s", nullptr},
+              {"children_cpu_s", nullptr},
+              {"exact", true},
+              {"complete", true},
+              {"phases", phases_json(row)},
+              {"graph_breaks", std::move(breaks)},
+              {"recompile_reason", optional_text(row.recompile_reason)},
+              {"restart_reasons", std::move(reasons)},
+              {"failed", failed_json(row)},
+              {"samples", 0},
+              {"generated", Json::array()},
+              {"source", "history"},
+              {"cache", cache_json(row.cache)},
+              {"backward_from_cache", or_null(row.backward_from_cache)}};
+  if (!texts) return object;
   Json metrics = Json::object();
   for (const auto& [name, value] : row.metrics) {
-    metrics[valid_utf8(name)] = metric_json(value, texts);
+    metrics[valid_utf8(name)] = metric_json(value, *texts);
   }
-  double wall = row.wall_s();
-  return {{"trace_id", text_or_null(row.trace_id)},
-          {"attempt", or_null(row.attempt)},
-          {"kind", compile_kind_text(row.kind)},
-          {"function", text_or_null(row.function)},
-          {"file", text_or_null(row.file)},
-          {"line", or_null(row.line)},
-          {"process", history.pid},
-          {"thread", nullptr},
-          {"start_ns", or_null(row.start_ns)},
-          {"wall_s", wall > 0 ? seconds(wall) : Json(nullptr)},
-          {"cpu_s", nullptr},
-          {"wait_s", nullptr},
-          {"children_cpu_s", nullptr},
-          {"exact", true},
-          {"complete", true},
-          {"phases", phases_json(row)},
-          {"graph_breaks", std::move(breaks)},
-          {"recompile_reason", optional_text(row.recompile_reason)},
-          {"restart_reasons", std::move(reasons)},
-          {"failed", failed_json(row)},
-          {"samples", 0},
-          {"generated", Json::array()},
-          {"source", "history"},
-          {"cache", cache_json(row.cache)},
-          {"backward_from_cache", or_null(row.backward_from_cache)},
-          {"metrics", std::move(metrics)}};
+  object["metrics"] = std::move(metrics);
+  return object;
 }
 
-Json rows_json(const std::vector<HistoryRow>& rows, const CompileHistory& history, Texts& texts) {
+Json rows_json(const std::vector<HistoryRow>& rows, const CompileHistory& history, Texts* texts) {
   std::vector<const HistoryRow*> oldest_first;
   for (const HistoryRow& row : rows) oldest_first.push_back(&row);
   // The deque has them by their end.
@@ -207,8 +210,9 @@ Json counters_json(const CompileHistory& history) {
 
 }  // namespace
 
-nlohmann::ordered_json to_json(const CompileHistory& history) {
-  Texts texts(history);
+nlohmann::ordered_json to_json(const CompileHistory& history, bool with_metrics) {
+  Texts shared(history);
+  Texts* texts = with_metrics ? &shared : nullptr;
   Json breaks = Json::array();
   for (const HistoryBreak& cause : history.graph_breaks) {
     breaks.push_back(break_json(cause, history));
@@ -227,7 +231,7 @@ nlohmann::ordered_json to_json(const CompileHistory& history) {
                 {"counters", counters_json(history)},
                 {"frames", or_null(history.frames)},
                 {"problems", std::move(problems)}};
-  document["texts"] = texts.take();
+  if (with_metrics) document["texts"] = shared.take();
   return document;
 }
 

@@ -1,0 +1,369 @@
+"""Look-alikes of the objects torch keeps of what it generated, for any CPython without torch.
+
+usage: generated_lookalike.py FOLDER [forged]
+
+Modules and classes of torch's names, holding what torch 2.13 holds. Prints "ready" and a JSON text of
+what there is to find. With `forged` the same places hold what nobody should believe. Lines on stdin
+are executed; "ok" is printed after each.
+"""
+
+import collections
+import ctypes
+import dataclasses
+import dis
+import functools
+import gc
+import json
+import sys
+import threading
+import time
+import types
+import weakref
+
+KEPT = []  # what only C++ would hold
+
+
+class ExactWeakKeyDictionary:
+    def __init__(self):
+        self.values = {}
+        self.refs = {}
+
+    def __setitem__(self, key, value):
+        self.refs[id(key)] = weakref.ref(key)
+        self.values[id(key)] = value
+        KEPT.append(key)
+
+
+class CleanupManager(ExactWeakKeyDictionary):
+    instance = None
+
+
+CleanupManager.instance = CleanupManager()
+
+
+@dataclasses.dataclass
+class CleanupHook:
+    scope: dict
+    name: str
+
+
+@dataclasses.dataclass
+class DictCompileId:  # as in 2.9
+    frame_id: object
+    frame_compile_id: object
+    compiled_autograd_id: object = None
+
+
+class TupleCompileId(collections.namedtuple("CompileId", "frame_id frame_compile_id")):  # as in 2.6
+    pass
+
+
+class SlotCompileId:  # as in 2.13
+    __slots__ = ("compiled_autograd_id", "frame_compile_id", "frame_id")
+
+    def __init__(self, frame_id, frame_compile_id, compiled_autograd_id=None):
+        self.frame_id = frame_id
+        self.frame_compile_id = frame_compile_id
+        self.compiled_autograd_id = compiled_autograd_id
+
+
+for kind in (DictCompileId, TupleCompileId, SlotCompileId):
+    kind.__name__ = "CompileId"
+
+
+class GraphModule:
+    def __init__(self, code, compile_id=None):
+        self._code = code
+        self.meta = {"dynamo_compile_id": compile_id} if compile_id is not None else {}
+
+
+class CompiledFxGraph:
+    def __init__(self, key, source, backward):
+        self.cache_key = key
+        self.source_code = source
+        self.fx_kwargs = {"is_backward": backward, "is_inference": False}
+        self.inductor_post_grad_graph_str = "post grad of " + key
+        self.runnable_graph_str = ""
+
+
+class FunctionMeta(type):
+    pass
+
+
+class GuardManagerWrapper:
+    def __init__(self, code, compile_id, parts):
+        self.code_parts = parts
+        self.cache_entry = _CacheEntry((self, code, compile_id))
+
+
+class _CacheEntry:
+    __slots__ = ("pointer",)  # where pybind11 has the address of the C++ object
+
+    def __init__(self, pointer):
+        self.pointer = pointer
+
+
+class CheckFunctionManager:
+    def __init__(self, manager):
+        self.guard_manager = manager
+
+    def invalidate(self, obj_str):
+        pass
+
+
+class ContinueExecutionCache:
+    cache = ExactWeakKeyDictionary()
+
+
+class EvalCacheLoader:
+    def __init__(self):
+        self.eval_cache = {}
+
+
+class PyCodeCache:
+    modules = []
+
+
+def module(name, **members):
+    made = types.ModuleType(name)
+    made.__dict__.update(members)
+    sys.modules[name] = made
+    return made
+
+
+ORIGINALS = ExactWeakKeyDictionary()
+LOADER = EvalCacheLoader()
+module("torch")
+module("torch._dynamo.utils", orig_code_map=ORIGINALS, CleanupManager=CleanupManager)
+module("torch._dynamo.guards", GuardManagerWrapper=GuardManagerWrapper)
+module("torch._dynamo.resume_execution", ContinueExecutionCache=ContinueExecutionCache)
+module("torch.fx.graph_module", _loader=LOADER)
+module("torch._inductor.codecache", PyCodeCache=PyCodeCache)
+
+
+# ---- functions to be "transformed": of many kinds of instruction ---------------------------------
+
+
+def branches(a, b=3, *rest, key="x", **more):
+    total = 0
+    for i in range(a):
+        if i % 2 and key is not None:
+            total += b
+        elif not rest:
+            total -= 1
+        else:
+            continue
+    while total > 1000:
+        total //= 2
+    return {"t": total, **more}, [*rest], f"{total!r} {key:>3}"
+
+
+def closures(a):
+    def inner(b):
+        nonlocal a
+        a += b
+        return [a * c for c in (1, 2, 3)], lambda: (a, b)
+
+    return inner
+
+
+class Base:
+    def method(self, x):
+        return x
+
+
+class Derived(Base):
+    def method(self, x):
+        try:
+            with open("/dev/null") as null:
+                assert null
+                return super().method(x) + self.missing
+        except (AttributeError, TypeError) as error:
+            return str(error)
+        finally:
+            del x
+
+
+def wide():
+    """More than 256 constants and names: EXTENDED_ARG."""
+    lines = [f"    v{i} = {i}.5 + name{i}" for i in range(300)]
+    scope = {f"name{i}": i for i in range(300)}
+    exec("def widest():\n" + "\n".join(lines) + "\n    return v299", scope)
+    return scope["widest"]
+
+
+def functions():
+    inner = closures(1)
+    found = [branches, closures, inner, Derived.method, wide()]
+    for _ in range(100):  # specialized, as code that runs is
+        branches(6, 2, 1, extra=1)
+        inner(1)
+        Derived().method(2)
+        found[-1]()
+    return [f.__code__ for f in found]
+
+
+def instructions(code):
+    rows = []
+    for i in dis.get_instructions(code):
+        meaning = None
+        if i.opcode in dis.hasjrel or i.opcode in dis.hasjabs:
+            meaning = f"to {i.argval}"
+        elif i.opcode in dis.hasname or i.opcode in dis.haslocal or i.opcode in dis.hasfree:
+            meaning = i.argval if isinstance(i.argval, str) else ", ".join(i.argval)
+        rows.append([i.offset, i.opname, i.arg or 0, meaning])
+    return rows
+
+
+# ---- a compile -----------------------------------------------------------------------------------
+
+SCOPE = {"__name__": "user"}
+
+
+def resume_of(code, name):
+    function = types.FunctionType((lambda x: x + 1).__code__.replace(co_name=name), SCOPE)
+    ContinueExecutionCache.cache[code] = {(138, ()): function.__code__}
+    return function
+
+
+def compiled_function(graph, forward, backward):
+    class CompiledFunction(metaclass=FunctionMeta):
+        compiled_fw = forward
+        compiled_bw = functools.partial(lambda g, args: g, backward)
+
+        @classmethod
+        def apply(cls):
+            pass
+
+    def call(args):
+        return CompiledFunction.apply(args), graph, joint_graph_str
+
+    joint_graph_str = "the joint graph"
+
+    def entry(*args):
+        return call(args)
+
+    entry.noise = [{"a": (1, 2.5, None)}, entry]  # cyclic
+    return entry
+
+
+def make_compile(folder, number, kind, code):
+    """A transformed code with all that belongs to it."""
+    compile_id = kind(number, 0)
+    name = f"__compiled_fn_{number}_0123"
+    resume = f"__resume_at_138_{number}"
+    transformed = code.replace(co_names=code.co_names + (name, resume))
+    graphs = []
+    for direction in ("forward", "backward"):
+        key = f"c{number}{direction}"
+        path = f"{folder}/{key}.py"
+        source = f"# AOT ID: ['{number}_{direction}']\nprint({number})\n"
+        with open(path, "w") as out:
+            out.write(source)
+        PyCodeCache.modules.append(module(f"wrapper.{key}", __file__=path))
+        graphs.append(CompiledFxGraph(key, source, direction == "backward"))
+    text = f"def forward(self, x{number}): return x{number}"
+    LOADER.eval_cache[f"<eval_with_key>.{number}"] = text
+    LOADER.eval_cache[f"<eval_with_key>.{number}0"] = text[:-1] + str(number)  # equal, not the same
+    SCOPE[name] = compiled_function(GraphModule(text, compile_id), *graphs)
+    SCOPE[resume] = resume_of(code, f"torch_dynamo_resume_in_{code.co_name}_at_7")
+    ORIGINALS[transformed] = code
+    CleanupManager.instance[transformed] = [
+        CleanupHook(SCOPE, "__builtins_dict___1"),
+        CleanupHook(SCOPE, name),
+        CleanupHook(SCOPE, resume),
+    ]
+    guards = GuardManagerWrapper(transformed, compile_id, [f"L['x'] == {number}", "___check()"])
+    # As torch keeps them in C++; those of ___check() differ, so none is known to be whose.
+    own = [f"L['x'] == {number}      # line of {number}  # user.py:{number} in f"]
+    for texts in (own, [f"___check()  # user.py:{number} in f"], ["L['x'] == 0"], [], ["#"]):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(texts))
+    if number % 2:
+        check = CheckFunctionManager(guards)
+        weakref.finalize(kind, functools.partial(check.invalidate, obj_str="x"))
+    else:
+        # Held from C, as torch holds them: only the garbage collector's lists lead there.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(guards))
+    return {"id": f"{number}/0", "name": code.co_name, "instructions": instructions(transformed)}
+
+
+# ---- forged ---------------------------------------------------------------------------------------
+
+
+def forge(folder, rows):
+    gc.disable()  # it would believe the forged length
+    size = object.__basicsize__  # of a PyObject: where ob_size lies
+    huge = ["L['x'] == 1"]
+    KEPT.append(huge)
+    ctypes.c_ssize_t.from_address(id(huge) + size).value = 1 << 60
+    code = branches.__code__
+    for i, parts in enumerate((huge, "a string", {1: 2}, [1, 2, 3], [b"bytes", "x\x1b[31m\ud800"])):
+        manager = GuardManagerWrapper(code, SlotCompileId("0", 0), parts)
+        KEPT.append(manager)
+    KEPT[-1].cache_entry.pointer = KEPT[-1]
+    cycle = {}
+    cycle["values"] = cycle
+    deep = []
+    for _ in range(5000):
+        deep = [deep, cycle]
+    wide_tree = [[[[] for _ in range(40)] for _ in range(40)] for _ in range(40)]
+
+    def graph():
+        return deep, wide_tree, cycle, module_one, module_two
+
+    module_one = GraphModule("code of 7/7", SlotCompileId(7, 7))
+    module_two = GraphModule(12345, "0/0")
+    module_three = GraphModule("code of 8/8", SlotCompileId(8, 8))
+    graph.more = module_three  # two compiles in one graph: neither is certain
+    name = "__compiled_fn_9/../../../escape_\x1b[31m"
+    SCOPE[name] = graph
+    hostile = code.replace(co_name="../../etc/\x1b]0;x\x07cron.d/evil")
+    ORIGINALS[hostile] = code
+    CleanupManager.instance[hostile] = [CleanupHook(SCOPE, name), CleanupHook(cycle, "x"), None, 7]
+    ORIGINALS.values[12345678] = code  # no weak reference to it
+    ORIGINALS.values[1 << 200] = code
+    ORIGINALS.refs[id(rows)] = weakref.ref(code)  # to another object
+    ORIGINALS.values[id(rows)] = code
+    LOADER.eval_cache["../../../../etc/passwd"] = "harmless"
+    LOADER.eval_cache["<eval_with_key>.\n\x00/../x"] = "also"
+    LOADER.eval_cache[b"bytes"] = "no str key"
+    LOADER.eval_cache["<eval_with_key>.big"] = "x" * (9 << 20)
+    LOADER.eval_cache["<eval_with_key>.none"] = None
+    for path in ("/etc/shadow", "../../../etc/shadow.py", "", "/\x00.py", "x" * 9000 + ".py", None):
+        PyCodeCache.modules.append(module(f"forged{path!r}", __file__=path))
+    PyCodeCache.modules.append("no module")
+    ContinueExecutionCache.cache[code] = {1: code, 2: None, 3: cycle}
+
+
+def churn(folder):
+    """Makes and frees compiles without end, all the while one is looked at."""
+    code = branches.__code__
+    for number in range(10, 1 << 30):
+        sources = dict(LOADER.eval_cache)
+        make_compile(folder, 10 + number % 40, SlotCompileId, code)
+        if number % 40 == 0:
+            LOADER.eval_cache = sources
+            for table in (ORIGINALS, CleanupManager.instance, ContinueExecutionCache.cache):
+                table.values = {}
+                table.refs.clear()
+            PyCodeCache.modules = PyCodeCache.modules[:10]
+            KEPT.clear()
+            SCOPE.clear()
+        time.sleep(0.001)
+
+
+def main():
+    folder = sys.argv[1]
+    rows = []
+    kinds = (SlotCompileId, DictCompileId, TupleCompileId, SlotCompileId, SlotCompileId)
+    for number, (code, kind) in enumerate(zip(functions(), kinds)):
+        rows.append(make_compile(folder, number, kind, code))
+    if "forged" in sys.argv:
+        forge(folder, rows)
+    print("ready", json.dumps(rows), flush=True)
+    for line in sys.stdin:
+        exec(line, globals())
+        print("ok", flush=True)
+
+
+main()

@@ -1,0 +1,44 @@
+// What is read of a torch process as a whole, for the recording's facts: torch's own memory of its
+// compiles, and the code they generated. It can be read only while the process lives, so it is read
+// again after compiles, and what was read last stands for a process that has ended.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "symbolizer/recording/writer.h"
+#include "user/generated/generated_file.h"
+#include "user/target/python_runtime.h"
+#include "user/target/remote_objects.h"
+
+namespace dynprof {
+
+class TorchFacts {
+ public:
+  // Something of a compile happened: what was read is out of date.
+  void compiled(std::uint64_t now_ns);
+  // Reads again what is out of date, not too often: some 30 ms for the history once a second, and,
+  // when nothing has compiled for a second, some 100 ms for the generated code every ten.
+  void refresh(RemoteObjects& objects, const PythonRuntime& python, std::uint64_t now_ns);
+  // Reads everything once more, if the process still lives.
+  void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python);
+
+  // The history alone when the recording begins; that and the generated code when it ends.
+  void write_at_attach(pid_t pid, RecordingWriter& writer) const;
+  void write_at_end(pid_t pid, RecordingWriter& writer) const;
+
+ private:
+  void read_history(RemoteObjects& objects, const PythonRuntime& python);
+  void read_generated(RemoteObjects& objects, const PythonRuntime& python, bool at_end);
+  void write_history(const char* when, pid_t pid, RecordingWriter& writer) const;
+
+  std::string history_;  // JSON
+  bool history_is_old_ = true;
+  std::uint64_t next_history_ns_ = 0;
+  GeneratedCode generated_;
+  bool generated_is_old_ = true;
+  std::uint64_t next_generated_ns_ = 0;
+  std::uint64_t last_compile_ns_ = 0;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,219 @@
+#include "user/generated/find_generated.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "symbolizer/base/text.h"
+#include "user/generated/code_listing.h"
+#include "user/generated/collector.h"
+#include "user/generated/compiled_codes.h"
+#include "user/generated/fx_sources.h"
+#include "user/generated/guard_reasons.h"
+#include "user/generated/inductor_files.h"
+#include "user/generated/target_file.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxGuardsExpression = 65'536;
+constexpr std::size_t kMaxWantedGuards = 65'536;
+
+// "forward (/tmp/model.py:9)", on one line whatever the names are.
+std::string describe(const RemoteCode& code) {
+  if (code.unreadable != Unreadable::kNo) return "?";
+  return escape_terminal(fmt::format("{} ({}:{})", code.qualname, code.filename, code.first_line));
+}
+
+std::string shown_id(const std::string& trace_id) {
+  return trace_id.empty() ? "of no certain compile" : "compile " + trace_id;
+}
+
+class Finder {
+ public:
+  Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits)
+      : python_(python),
+        limits_(limits),
+        deadline_(std::chrono::steady_clock::now() + limits.time),
+        files_(pid),
+        collector_(limits) {}
+
+  GeneratedCode run() {
+    codes_ = find_compiled_codes(python_, limits_.gc_objects, deadline_);
+    if (!codes_.missing.empty()) {
+      collector_.missing("what belongs to which compile: " + codes_.missing);
+    }
+    GuardReasons reasons(python_, codes_.lists, wanted_guards());
+    reasons_ = &reasons;
+    FxSources sources(python_, collector_);
+    InductorFiles inductor(python_, files_, collector_);
+    for (const CompiledCode& code : codes_.codes) {
+      if (over(deadline_)) break;
+      add_bytecode(code);
+      for (const GuardManager& guards : code.guards) add_guards(guards, &code);
+      for (const CompiledGraph& graph : code.graphs) {
+        for (const FoundObject& compiled : graph.reachable.compiled_graphs) {
+          inductor.add_graph(compiled, graph.trace_id);
+        }
+        sources.add_graph(graph);
+      }
+    }
+    for (const ResumeFunction& resume : codes_.resume_functions) add_resume_function(resume);
+    for (const GuardManager& guards : codes_.other_guards) add_guards(guards, nullptr);
+    inductor.add_others();
+    sources.add_others();
+    note_missing();
+    reasons_ = nullptr;
+    return collector_.take();
+  }
+
+ private:
+  std::set<std::string> wanted_guards() {
+    std::set<std::string> wanted;
+    if (codes_.lists.empty()) return wanted;
+    auto want = [&](const GuardManager& guards) {
+      if (wanted.size() >= kMaxWantedGuards || over(deadline_)) return;
+      auto text = read_guards(python_, guards, limits_.file_bytes);
+      if (text) wanted.insert(text->parts.begin(), text->parts.end());
+    };
+    for (const CompiledCode& code : codes_.codes) {
+      for (const GuardManager& guards : code.guards) want(guards);
+    }
+    for (const GuardManager& guards : codes_.other_guards) want(guards);
+    return wanted;
+  }
+
+  void add_bytecode(const CompiledCode& code) {
+    if (!collector_.place()) return;
+    auto text = read_code_text(python_, code.code);
+    if (!text) return;
+    std::string about =
+        fmt::format("# Bytecode made of {}, {}\n", describe(python_.codes().read(code.original)),
+                    shown_id(code.trace_id));
+    for (const CompiledGraph& graph : code.graphs) {
+      about += fmt::format("# calls {}: a compiled graph\n", escape_terminal(graph.name));
+    }
+    for (const NamedValue& resume : code.resume_points) {
+      about += fmt::format("# calls {}: {}\n", escape_terminal(resume.name),
+                           describe(python_.codes().read(resume.value)));
+    }
+    GeneratedFile file;
+    file.trace_id = code.trace_id;
+    file.kind = GeneratedKind::kBytecode;
+    file.origin = describe(text->code);
+    add_listing(std::move(file), about, *text, "bytecode_" + text->code.name);
+  }
+
+  void add_resume_function(const ResumeFunction& resume) {
+    if (!collector_.place()) return;
+    auto text = read_code_text(python_, resume.code);
+    if (!text) return;
+    std::string about = fmt::format("# {} continues {}\n", describe(text->code),
+                                    describe(python_.codes().read(resume.resumes)));
+    // It belongs to the compile that broke the graph there; several may have made the same call.
+    std::string owner;
+    for (const CompiledCode& code : codes_.codes) {
+      for (const NamedValue& point : code.resume_points) {
+        if (point.value != resume.code) continue;
+        about += fmt::format("# called as {} by {}\n", escape_terminal(point.name),
+                             shown_id(code.trace_id));
+        if (owner.empty()) owner = code.trace_id;
+      }
+    }
+    for (const CompiledCode& code : codes_.codes) {
+      if (code.original == resume.code)
+        about += fmt::format("# {}\n", "was compiled as " + shown_id(code.trace_id));
+    }
+    GeneratedFile file;
+    file.trace_id = owner;
+    file.kind = GeneratedKind::kResumeFunction;
+    file.origin = describe(text->code);
+    add_listing(std::move(file), about, *text, text->code.name);
+  }
+
+  void add_listing(GeneratedFile file, const std::string& about, const CodeText& text,
+                   const std::string& hint) {
+    std::vector<Instruction> instructions = decode_instructions(text.body);
+    file.content = about + "\n" + list_instructions(instructions);
+    if (instructions.empty()) {
+      file.problem =
+          fmt::format("the instructions of CPython 3.{} cannot be listed", text.body.python & 0xff);
+    }
+    collector_.add(std::move(file), hint, ".txt");
+  }
+
+  void add_guards(const GuardManager& guards, const CompiledCode* code) {
+    if (!collector_.place()) return;
+    auto text = read_guards(python_, guards, collector_.room());
+    if (!text) return;
+    GeneratedFile file;
+    file.trace_id = guards.trace_id;
+    file.kind = GeneratedKind::kGuards;
+    file.origin = "GuardManagerWrapper.code_parts";
+    file.truncated = text->truncated;
+    file.content = fmt::format("# All of these hold where the code made of {} is used, {}\n",
+                               code ? describe(python_.codes().read(code->original)) : "?",
+                               shown_id(guards.trace_id));
+    for (const std::string& part : text->parts) {
+      file.content += escape_terminal(part);
+      std::string reason = reasons_->reason(part);
+      if (!reason.empty()) file.content += "  # " + escape_terminal(reason);
+      file.content += "\n";
+    }
+    if (!text->shape_parts.empty()) file.content += "\n# Of shapes, with what asked for them\n";
+    for (const std::string& part : text->shape_parts) {
+      file.content += escape_terminal(part) + "\n";
+    }
+    if (code) file.content += graph_guards(*code);
+    collector_.add(std::move(file), "guards", ".txt");
+  }
+
+  // What Inductor's cache asks of the sizes of a graph, in the graph's own symbols.
+  std::string graph_guards(const CompiledCode& code) {
+    std::string text;
+    for (const CompiledGraph& graph : code.graphs) {
+      for (const FoundObject& compiled : graph.reachable.compiled_graphs) {
+        auto guards = python_.text_attribute(compiled.address, "guards_expr", kMaxGuardsExpression);
+        if (!guards || guards->text.empty()) continue;
+        text += fmt::format("\n# Of the sizes of {}\n{}\n", escape_terminal(graph.name),
+                            escape_terminal(guards->text));
+      }
+    }
+    return text;
+  }
+
+  void note_missing() {
+    if (over(deadline_)) {
+      collector_.missing(fmt::format("what was not found within {} ms", limits_.time.count()));
+    } else if (!codes_.guards_complete) {
+      collector_.missing("guards of compiled code that refers to no module, function or class");
+    }
+    std::size_t cut = 0;
+    for (const CompiledCode& code : codes_.codes) {
+      for (const CompiledGraph& graph : code.graphs) cut += graph.reachable.complete ? 0 : 1;
+    }
+    if (cut != 0) {
+      collector_.missing(fmt::format("parts of {} compiled graphs: too many objects", cut));
+    }
+  }
+
+  PythonObjects& python_;
+  GeneratedLimits limits_;
+  Deadline deadline_;
+  TargetFiles files_;
+  Collector collector_;
+  CompiledCodes codes_;
+  const GuardReasons* reasons_ = nullptr;
+};
+
+}  // namespace
+
+GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtime, pid_t pid,
+                             const GeneratedLimits& limits) {
+  // Imported at the first compile.
+  if (!objects.find_module(runtime.main_interpreter, "torch._dynamo.utils")) return {};
+  PythonObjects python(objects, runtime);
+  return Finder(python, pid, limits).run();
+}
+
+}  // namespace dynprof
