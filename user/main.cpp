@@ -32,6 +32,8 @@ int main(int argc, char** argv) {
       return run_report(*line);
     case Verb::kExport:
       return run_export(*line);
+    case Verb::kCompiles:
+      return run_compiles(*line);
     case Verb::kDone:
       break;
   }

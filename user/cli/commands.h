@@ -8,5 +8,6 @@ namespace dynprof {
 int run_record(const CommandLine& line, const std::string& shown_command);
 int run_report(const CommandLine& line);
 int run_export(const CommandLine& line);
+int run_compiles(const CommandLine& line);
 
 }  // namespace dynprof

@@ -14,7 +14,7 @@
 namespace dynprof {
 namespace {
 
-constexpr std::string_view kVerbs[] = {"record", "report", "export"};
+constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles"};
 
 constexpr const char* kDescription =
     "See, per torch.compile trace id, where a live Python process spends its compile time.\n"
@@ -78,6 +78,7 @@ struct RawOptions {
   std::string pid, duration, max_size, event = "cpu-clock";
   long long frequency = 99;
   bool no_children = false, no_svg = false;
+  std::string compiles_pid;
 };
 
 void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -135,6 +136,22 @@ void add_export(CLI::App& app, CommandLine& line) {
   for (const ExportFormat& format : export_formats())
     formats += fmt::format("  {:<12} {}\n", format.name, format.description);
   verb->footer(formats);
+}
+
+void add_compiles(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* verb = app.add_subcommand("compiles", "what a process has compiled so far");
+  verb->add_option("-p,--pid", raw.compiles_pid, "process to read")->required()->type_name("PID");
+  verb->add_flag("--json", line.compiles.json, "everything torch remembers, as JSON");
+  verb->add_flag("--times", line.compiles.times, "torch's compile_times() instead");
+  verb->footer("It is read from the process' memory; nothing is stopped or recorded.");
+}
+
+Result<void> finish_compiles(CommandLine& line, const RawOptions& raw) {
+  ASSIGN_OR_RETURN(auto pids, parse_pids(raw.compiles_pid));
+  if (pids.size() != 1)
+    return usage_error("compiles reads one process", "for example compiles --pid 4242");
+  line.compiles.pid = pids.front();
+  return {};
 }
 
 Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
@@ -230,6 +247,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   add_record(app, line, raw);
   add_report(app, line);
   add_export(app, line);
+  add_compiles(app, line, raw);
 
   if (words.empty() && !has_command) {
     fmt::print("{}", app.help());
@@ -249,7 +267,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
           nearest(words[0], std::vector<std::string>(std::begin(kVerbs), std::end(kVerbs)));
       return usage_error(fmt::format("unknown verb '{}'", words[0]),
                          suggestion.empty()
-                             ? "verbs are record, report and export; dynprof-bpf --help"
+                             ? "verbs are record, report, export and compiles; dynprof-bpf --help"
                              : fmt::format("did you mean {}?", suggestion));
     }
     words.insert(words.begin(), "record");
@@ -278,6 +296,9 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   if (verb == "record") {
     line.verb = Verb::kRecord;
     TRY(finish_record(line, raw));
+  } else if (verb == "compiles") {
+    line.verb = Verb::kCompiles;
+    TRY(finish_compiles(line, raw));
   } else {
     line.verb = verb == "report" ? Verb::kReport : Verb::kExport;
     if (line.verb == Verb::kExport) TRY(check_format(line.exports.format));

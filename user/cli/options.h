@@ -41,13 +41,20 @@ struct ExportOptions {
   std::string compile;
 };
 
-enum class Verb { kRecord, kReport, kExport, kDone };
+struct CompilesOptions {
+  std::int32_t pid = 0;
+  bool json = false;
+  bool times = false;  // compile_times() instead of the compiles
+};
+
+enum class Verb { kRecord, kReport, kExport, kCompiles, kDone };
 
 struct CommandLine {
   Verb verb = Verb::kDone;  // kDone: --help or --version was answered
   RecordOptions record;
   ReportArguments report;
   ExportOptions exports;
+  CompilesOptions compiles;
   bool quiet = false;
   int verbose = 0;
 };

@@ -132,7 +132,7 @@ void TorchWatch::begin_watch(const WatchedProcess& process, pid_t tid, Thread& t
   edge.thread = process.thread(tid);
   edge.kind = EdgeKind::kWatchBegin;
   edge.depth = static_cast<std::uint32_t>(thread.open.size());
-  edge.context = process.writer.context(context);
+  edge.context = thread.context = process.writer.context(context);
   process.writer.edge(edge);
 }
 
@@ -212,6 +212,7 @@ void TorchWatch::leave_inlined(const WatchedProcess& process, pid_t tid, Thread&
     SpanEdge edge;
     edge.time_ns = now_ns;
     edge.thread = process.thread(tid);
+    edge.context = thread.context;
     edge.kind = EdgeKind::kInlineEnd;
     edge.depth = static_cast<std::uint32_t>(thread.inlined.size());
     edge.name = process.writer.string("raised");
@@ -257,6 +258,7 @@ void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event&
   SpanEdge edge;
   edge.time_ns = now_ns;
   edge.thread = process.thread(tid);
+  edge.context = thread.context;
   edge.cpu_ns = event.cpu_ns;
   auto& open = thread.inlined;
   if (event.begin) {
@@ -313,7 +315,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
   SpanEdge edge;
   edge.time_ns = now_ns;
   edge.thread = process.thread(tid);
-  edge.context = context(process, event.torch);
+  edge.context = thread.context = context(process, event.torch);
   edge.cpu_ns = event.cpu_ns;
   const std::uint32_t depth = event.depth;
   if (event.before != thread.open.size() || depth > event.before + 1) {

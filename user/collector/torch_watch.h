@@ -78,6 +78,7 @@ class TorchWatch {
     std::uint32_t hits = 0;
     bool given_up = false;
     Link inline_begin, inline_end;
+    ContextId context = 0;            // what torch said at the last edge
     std::vector<OpenInline> inlined;  // user functions being traced, outermost first
   };
 

@@ -1,9 +1,13 @@
 """The frames of a forward compile. 2.6 keeps the attempt in an inner function of _compile, later
 versions in compile_frame."""
+import collections
 import functools
 import itertools
 
 from .. import LAYOUT
+
+FRAME_COUNTER = 0
+FRAME_COMPILE_COUNTER = collections.Counter()
 
 
 def wrapped(function):
