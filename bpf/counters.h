@@ -30,6 +30,7 @@
              "stacks taken from the caller of a call just beginning")                              \
   /* counted by user space */                                                                      \
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
+  DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \
   DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")
 
 enum dp_counter {

@@ -230,7 +230,7 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
   }
   if (event.probe == DP_PROBE_WAIT_END) facts_.compiled(event.header.time_ns);
   // By now the list of phases is there, or will be within microseconds.
-  if (event.probe == DP_PROBE_WAIT_BEGIN && event.torch.status == 0) {
+  if (event.torch.status == 0 && probes_.begins_compile(event)) {
     watch_.forget_backoff(tid);
     watch_thread(tid, writer, kernel);
   }

@@ -78,6 +78,7 @@ class FollowedProcess {
   PythonFault fault() const { return fault_; }  // why there is no python()
   const std::string& torch() const { return torch_.version; }
   std::uint64_t unreadable_codes() const { return codes_.unreadable(); }
+  std::uint64_t lost_edges() const { return watch_.lost_edges(); }
   std::size_t markers() const { return markers_.size(); }
 
  private:

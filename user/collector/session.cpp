@@ -283,6 +283,7 @@ class LiveSession final : public Session {
             ended_targets_.insert(pid);
           } else {
             unreadable_codes_ += at->second.unreadable_codes();
+            lost_edges_ += at->second.lost_edges();
             processes_.erase(at);
           }
         }
@@ -364,7 +365,11 @@ class LiveSession final : public Session {
 #undef DYNPROF_NAME
     };
     Counters counters = kernel_->counters();
-    for (auto& [pid, process] : processes_) unreadable_codes_ += process.unreadable_codes();
+    for (auto& [pid, process] : processes_) {
+      unreadable_codes_ += process.unreadable_codes();
+      lost_edges_ += process.lost_edges();
+    }
+    counters[DP_COUNT_EDGE_LOST] = lost_edges_;
     counters[DP_COUNT_UNREADABLE_CODE] = unreadable_codes_;
     counters[DP_COUNT_MALFORMED_EVENT] = malformed_;
     for (std::size_t i = 0; i < counters.size(); i++)
@@ -386,6 +391,7 @@ class LiveSession final : public Session {
   std::uint64_t start_ns_ = 0;
   std::uint64_t malformed_ = 0;
   std::uint64_t unreadable_codes_ = 0;
+  std::uint64_t lost_edges_ = 0;
   Trailer trailer_;
   RecordingWriter* writer_ = nullptr;
   SampleEncoder* encoder_ = nullptr;

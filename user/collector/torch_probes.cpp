@@ -93,14 +93,14 @@ bool TorchProbes::edge(const dp_probe_event& event, RecordingWriter& writer, Spa
     case DP_PROBE_COUNTER_NAME:
       if (name.starts_with(kCounterPrefix)) name.remove_prefix(kCounterPrefix.size());
       if (counters_.size() < kMaxCounters || counters_.contains(event.object))
-        counters_[event.object] = writer.string(name);
+        counters_[event.object] = {writer.string(name), name.ends_with("_compile")};
       return false;
     case DP_PROBE_WAIT_BEGIN:
     case DP_PROBE_WAIT_END: {
       auto at = counters_.find(event.object);
       if (at == counters_.end()) return false;
       edge.kind = event.probe == DP_PROBE_WAIT_BEGIN ? EdgeKind::kWaitBegin : EdgeKind::kWaitEnd;
-      edge.name = at->second;
+      edge.name = at->second.name;
       if (event.torch.status != 0) {
         Context context;
         context.torch = recorded_state(event.torch);
@@ -119,6 +119,12 @@ bool TorchProbes::edge(const dp_probe_event& event, RecordingWriter& writer, Spa
     default:
       return false;
   }
+}
+
+bool TorchProbes::begins_compile(const dp_probe_event& event) const {
+  if (event.probe != DP_PROBE_WAIT_BEGIN) return false;
+  auto at = counters_.find(event.object);
+  return at != counters_.end() && at->second.compile;
 }
 
 void TorchProbes::count_region(std::uint64_t now_ns) {

@@ -27,6 +27,9 @@ class TorchProbes {
   // The edge an event is; kind 0 (not a kind) for one that is none.
   bool edge(const dp_probe_event& event, RecordingWriter& writer, SpanEdge& edge);
 
+  // Whether this thread begins a compile now, as opposed to a part of one.
+  bool begins_compile(const dp_probe_event& event) const;
+
   // Which probes could not be set, and why; once, "" otherwise.
   std::string take_problem();
 
@@ -37,7 +40,11 @@ class TorchProbes {
   std::vector<Link> region_links_;
   std::uint64_t second_ = 0;  // of the last runs of regions, and how many
   std::uint32_t runs_ = 0;
-  std::unordered_map<std::uint64_t, StringId> counters_;  // names of wait counters
+  struct Counter {
+    StringId name = 0;
+    bool compile = false;  // runs during a whole compile
+  };
+  std::unordered_map<std::uint64_t, Counter> counters_;  // by address
   bool attached_ = false;
   std::string problem_;
 };
