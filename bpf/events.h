@@ -80,13 +80,14 @@ struct dp_torch_layout {
   __u64 str_type;
   /* The function that torch enters for each user function it traces, and in it the addresses of the
    * instruction watched for its begin and of the one reached when the trace succeeded. 0: none. */
+  __u64 break_list; /* graph_break_reasons, a list of the module; 0: not known */
   __u64 inline_code;
   __u64 inline_begin;
   __u64 inline_end;
   __u16 inline_slot; /* its local that holds the user's code object */
   __u16 pad[3];
 };
-DP_ASSERT_SIZE(dp_torch_layout, 120);
+DP_ASSERT_SIZE(dp_torch_layout, 128);
 
 /* Where an attribute of a thread-local lies in one thread: its dict, the keys table the dict had
  * when user space looked, and in it the words of key and value. Valid while both are still so. */
@@ -122,7 +123,7 @@ struct dp_process {
   struct dp_python_layout python;
   struct dp_torch_layout torch;
 };
-DP_ASSERT_SIZE(dp_process, 208);
+DP_ASSERT_SIZE(dp_process, 216);
 
 enum dp_marker_kind {
   DP_MARKER_NONE = 0,
@@ -158,6 +159,7 @@ enum dp_event_kind {
   DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
   DP_EVENT_PROBE = 6, /* struct dp_probe_event */
   DP_EVENT_INLINE = 7, /* struct dp_inline_event */
+  DP_EVENT_BREAK = 8,  /* struct dp_break_event: the list of graph breaks changed its length */
 };
 
 struct dp_event_header {
@@ -290,6 +292,15 @@ DP_ASSERT_SIZE(dp_inline_event, 56 + 8 * DP_MAX_INLINE_CALLERS);
 static inline __u64 dp_frame_key(__u64 frame, __u64 code) {
   return (frame ^ (code << 20) ^ (code >> 44)) * 0x9e3779b97f4a7c15ULL;
 }
+
+/* A compile on this thread broke its graph: torch noted why at the end of a list. */
+struct dp_break_event {
+  struct dp_event_header header;
+  struct dp_torch_state torch;
+  __u64 cpu_ns; /* CPU time of the thread, as of the last tick */
+  __u64 length; /* of the list now; 0: torch._dynamo.reset() emptied it */
+};
+DP_ASSERT_SIZE(dp_break_event, 64);
 
 enum dp_probe {
   DP_PROBE_COUNTER_NAME = 1, /* object: a wait counter, from here on known as `name` */

@@ -2,7 +2,8 @@
 /* Hardware watchpoints. One on the length of each compiling thread's list of open phases, so that
  * every phase torch begins and ends is seen, to the microsecond. Two on instructions of a Python
  * function (the interpreter reads them to execute them), so that every user function Dynamo traces
- * is. The debug exception runs this in the thread itself, after the access. */
+ * is. One on the length of the list of graph breaks. The debug exception runs this in the thread
+ * itself, after the access. */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>
@@ -150,5 +151,32 @@ int inline_begun(struct bpf_perf_event_data* ctx __attribute__((unused))) {
 SEC("perf_event")
 int inline_ended(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   inline_edge(false);
+  return 0;
+}
+
+SEC("perf_event")
+int breaks_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
+  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u32 pid = pid_tgid >> 32;
+  __u32 tid = (__u32)pid_tgid;
+  struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
+  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
+  if (!process || !thread || thread->pid != pid) return 0;
+  struct dp_break_event event = {};
+  struct list_head list;
+  event.header.size = sizeof(event);
+  event.header.kind = DP_EVENT_BREAK;
+  event.header.cpu = bpf_get_smp_processor_id();
+  event.header.time_ns = bpf_ktime_get_ns();
+  event.header.pid = pid;
+  event.header.tid = tid;
+  event.cpu_ns = thread_cpu_ns();
+  read_torch_state(process, thread, &list, &event.torch);
+  if (bpf_probe_read_user(&list, sizeof(list), (const void*)process->torch.break_list) ||
+      list.type != process->torch.list_type)
+    return 0;
+  event.length = list.size;
+  if (bpf_ringbuf_output(&events, &event, sizeof(event), BPF_RB_NO_WAKEUP))
+    count(DP_COUNT_RING_FULL);
   return 0;
 }

@@ -166,6 +166,9 @@ enum class EdgeKind : std::uint8_t {
   kWaitEnd = 8,
   kWatchBegin = 9,  // from here on this thread's phases are watched: `context` has those open
   kWatchEnd = 10,   // ... no longer
+  // The compile open on the thread broke its graph: `name` is JSON as in graph_breaks of compiles.json
+  // ({"reason", "file", "line", "stack"}), "" when torch's note of it could not be read.
+  kGraphBreak = 11,
 };
 struct SpanEdge {
   std::uint64_t time_ns = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "user/collector/clock.h"
+#include "user/history/graph_breaks.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -105,6 +106,7 @@ bool FollowedProcess::is_compiling() const {
 }
 
 void FollowedProcess::look_for_inline() {
+  torch_.layout.break_list = graph_break_list(access_->objects, *python_);
   auto watch = resolve_inline_watch(access_->objects, *python_);
   if (!watch) return;
   torch_.layout.inline_code = watch->code;
@@ -215,6 +217,11 @@ void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& wri
 void FollowedProcess::on_inline(const dp_inline_event& event, RecordingWriter& writer,
                                 KernelSide& kernel) {
   if (auto process = watched(writer, kernel)) watch_.on_inline(*process, event);
+}
+
+void FollowedProcess::on_break(const dp_break_event& event, RecordingWriter& writer,
+                               KernelSide& kernel) {
+  if (auto process = watched(writer, kernel)) watch_.on_break(*process, event);
 }
 
 void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& writer,

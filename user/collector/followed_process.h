@@ -57,6 +57,7 @@ class FollowedProcess {
   void watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel);
   void on_phase(const dp_phase_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_inline(const dp_inline_event& event, RecordingWriter& writer, KernelSide& kernel);
+  void on_break(const dp_break_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);

@@ -98,6 +98,10 @@ class LoadedKernelSide final : public KernelSide {
                  std::move(watchpoint));
   }
 
+  Result<Link> watch_breaks(UniqueFd watchpoint) override {
+    return watch(watchpoints_->progs.breaks_changed, std::move(watchpoint));
+  }
+
   Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
                             const std::string& symbol) override {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = is_return(probe),

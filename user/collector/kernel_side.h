@@ -62,6 +62,8 @@ class KernelSide {
   virtual Result<Link> watch_phases(UniqueFd watchpoint) = 0;
   // ... an inline event, when this watchpoint on the first or last instruction is.
   virtual Result<Link> watch_inline(UniqueFd watchpoint, bool begin) = 0;
+  // ... a break event, when this one on the length of the list of graph breaks is.
+  virtual Result<Link> watch_breaks(UniqueFd watchpoint) = 0;
   // Probes a function of a file that the process maps, in that process alone.
   virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
                                     const std::string& symbol) = 0;

@@ -243,6 +243,12 @@ class LiveSession final : public Session {
       if (event && at != processes_.end()) at->second.on_inline(*event, *writer_, *kernel_);
       return;
     }
+    if (header->kind == DP_EVENT_BREAK) {
+      auto event = decode_break_event(bytes);
+      auto at = processes_.find(static_cast<pid_t>(header->pid));
+      if (event && at != processes_.end()) at->second.on_break(*event, *writer_, *kernel_);
+      return;
+    }
     if (header->kind == DP_EVENT_PROBE) {
       auto event = decode_probe_event(bytes);
       auto at = processes_.find(static_cast<pid_t>(header->pid));

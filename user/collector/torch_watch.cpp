@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "user/collector/clock.h"
 #include "user/collector/perf_event.h"
+#include "user/history/graph_breaks.h"
 
 namespace dynprof {
 namespace {
@@ -108,6 +110,7 @@ void TorchWatch::watch(const WatchedProcess& process, pid_t tid, Thread& thread,
   thread.list = list;
   watched_++;
   watch_inline(process, tid, thread);
+  watch_breaks(process, tid, thread);
 }
 
 void TorchWatch::begin_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
@@ -143,6 +146,7 @@ void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thr
   leave_inlined(process, tid, thread, 0, now_ns);
   thread.inline_begin.reset();
   thread.inline_end.reset();
+  thread.breaks.reset();
   thread.watch.reset();
   thread.list = 0;
   thread.open.clear();
@@ -186,6 +190,19 @@ void TorchWatch::name_last(const WatchedProcess& process, Thread& thread, String
 bool TorchWatch::too_fast(Thread& thread, std::uint64_t now_ns) {
   if (now_ns / kSecondNs != std::exchange(thread.second, now_ns / kSecondNs)) thread.hits = 0;
   return ++thread.hits > kMaxHitsPerSecond;
+}
+
+void TorchWatch::watch_breaks(const WatchedProcess& process, pid_t tid, Thread& thread) {
+  if (process.torch.break_list == 0) return;
+  auto fd = open_write_watchpoint(tid, process.torch.break_list + kListSize);
+  auto link = fd ? process.kernel.watch_breaks(std::move(*fd)) : std::move(fd).error();
+  if (link) {
+    thread.breaks = std::move(*link);
+  } else if (!std::exchange(told_breaks_, true)) {
+    problem_ =
+        fmt::format("{}: which compile a graph break belongs to is told by torch's notes alone",
+                    link.error().what);
+  }
 }
 
 void TorchWatch::watch_inline(const WatchedProcess& process, pid_t tid, Thread& thread) {
@@ -287,6 +304,23 @@ void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event&
     open.pop_back();
   }
   edge.depth = static_cast<std::uint32_t>(open.size() + (event.begin ? 0 : 1));
+  process.writer.edge(edge);
+}
+
+void TorchWatch::on_break(const WatchedProcess& process, const dp_break_event& event) {
+  if (event.length == 0) return;  // torch._dynamo.reset()
+  SpanEdge edge;
+  edge.time_ns = event.header.time_ns;
+  edge.thread = process.thread(static_cast<pid_t>(event.header.tid));
+  edge.kind = EdgeKind::kGraphBreak;
+  edge.context = context(process, event.torch);
+  edge.cpu_ns = event.cpu_ns;
+  // By now the note is whole: its length is written last.
+  RemoteValues values(process.objects, process.python);
+  if (auto cause = read_graph_break_at(values, process.torch.break_list, event.length - 1)) {
+    edge.name = process.writer.string(
+        graph_break_json(*cause).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
   process.writer.edge(edge);
 }
 

@@ -44,6 +44,7 @@ class TorchWatch {
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
   void on_phase(const WatchedProcess& process, const dp_phase_event& event);
   void on_inline(const WatchedProcess& process, const dp_inline_event& event);
+  void on_break(const WatchedProcess& process, const dp_break_event& event);
   // The innermost of `depth` open phases is called so, another source says.
   void name_innermost(const WatchedProcess& process, pid_t tid, std::uint32_t depth,
                       std::string_view name);
@@ -77,6 +78,7 @@ class TorchWatch {
     std::uint64_t second = 0;  // the rate of hits
     std::uint32_t hits = 0;
     bool given_up = false;
+    Link breaks;
     Link inline_begin, inline_end;
     ContextId context = 0;            // what torch said at the last edge
     std::vector<OpenInline> inlined;  // user functions being traced, outermost first
@@ -91,6 +93,7 @@ class TorchWatch {
   static bool is_same_call(const OpenInline& last, const dp_inline_event& event);
   static std::vector<std::uint64_t> callers_of(const dp_inline_event& event);
   bool too_fast(Thread& thread, std::uint64_t now_ns);
+  void watch_breaks(const WatchedProcess& process, pid_t tid, Thread& thread);
   void watch_inline(const WatchedProcess& process, pid_t tid, Thread& thread);
   void leave_inlined(const WatchedProcess& process, pid_t tid, Thread& thread, std::size_t keep,
                      std::uint64_t now_ns);
@@ -102,6 +105,7 @@ class TorchWatch {
   std::string problem_;
   bool told_ = false;
   bool told_inline_ = false;
+  bool told_breaks_ = false;
   std::uint64_t lost_ = 0;
   std::size_t watched_ = 0;
 };

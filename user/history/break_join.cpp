@@ -80,13 +80,18 @@ class Joiner {
   bool is_of(const HistoryRow& row, const UserFrame& root) const {
     return !row.function.empty() && row.function == root.function && row.file == root.file;
   }
+  // What goes on after a break of that function: torch gives its breaks the function's own name.
+  bool is_resumption(const HistoryRow& row, const UserFrame& root) const {
+    return row.file == root.file &&
+           row.function.starts_with("torch_dynamo_resume_in_" + root.function + "_at_");
+  }
   std::vector<std::size_t> rows_with_reason(const UserFrame& root, const std::string& reason) {
     std::vector<std::size_t> found;
     for (std::size_t i : rows_) {
       const HistoryRow& row = history_.rows[i];
       bool has = std::find(row.restart_reasons.begin(), row.restart_reasons.end(), reason) !=
                  row.restart_reasons.end();
-      if (has && is_of(row, root)) found.push_back(i);
+      if (has && (is_of(row, root) || is_resumption(row, root))) found.push_back(i);
     }
     return found;
   }
@@ -98,7 +103,10 @@ class Joiner {
   }
   // A jump on data, which ends the graph in the same attempt. With every compile known, the function
   // is one of the rows'; methods of one name are told apart by where they begin.
+  // Not where the function was resumed: the break may be one of what resumed it.
   void join_without_restart(const std::vector<std::size_t>& breaks, const UserFrame& root) {
+    for (std::size_t i : rows_)
+      if (is_resumption(history_.rows[i], root)) return;
     std::map<std::int64_t, std::vector<std::size_t>> by_begin;
     for (std::size_t i : rows_) {
       const HistoryRow& row = history_.rows[i];

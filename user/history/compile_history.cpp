@@ -7,6 +7,7 @@
 #include <set>
 
 #include "user/history/break_join.h"
+#include "user/history/graph_breaks.h"
 #include "user/history/metric_fields.h"
 #include "user/target/bounded_memory.h"
 #include "user/target/torch_layout.h"
@@ -18,7 +19,6 @@ constexpr std::size_t kMaxRows = 1024;  // the deque's limit is 64, but a progra
 constexpr std::size_t kMaxFields = 512;
 constexpr std::size_t kMaxItems = 256;
 constexpr std::size_t kMaxBreaks = 2048;
-constexpr std::size_t kMaxStack = 64;
 constexpr std::size_t kMaxTimed = 4096;  // functions
 constexpr std::size_t kMaxCalls = 2000;  // seconds of one
 constexpr std::size_t kMaxAllCalls = 100'000;
@@ -276,7 +276,7 @@ class Reader {
     }
     std::size_t unreadable = 0;
     for (std::uint64_t reason : *reasons) {
-      if (auto found = read_break(reason)) {
+      if (auto found = read_graph_break(values_, reason)) {
         history_.graph_breaks.push_back(std::move(*found));
       } else {
         ++unreadable;
@@ -286,33 +286,6 @@ class Reader {
     unread("graph_break_reasons", unreadable);
     bool every_break = unreadable == 0 && *length == reasons->size();
     join_graph_breaks(history_, frame_compiles(), every_break);
-  }
-
-  std::optional<HistoryBreak> read_break(std::uint64_t object) {
-    if (!values_.is_a(object, "GraphCompileReason")) return std::nullopt;
-    auto named = values_.attributes(object, kMaxFields);
-    if (!named) return std::nullopt;
-    auto reason = values_.read_str(value_of(*named, "reason"), kMaxText);
-    if (!reason) return std::nullopt;
-    HistoryBreak found;
-    found.reason = std::move(*reason);
-    auto frames = values_.list_items(value_of(*named, "user_stack"), kMaxStack);
-    for (std::uint64_t frame : frames.value_or(std::vector<std::uint64_t>())) {
-      auto parts = values_.attributes(frame, kMaxFields);  // slots of a FrameSummary
-      if (!parts) return std::nullopt;
-      auto file = values_.read_str(value_of(*parts, "filename"), kMaxText);
-      auto line = values_.read_int(value_of(*parts, "lineno"));
-      auto function = values_.read_str(value_of(*parts, "name"), kMaxText);
-      if (!file || !line || !function) return std::nullopt;
-      found.stack.push_back({std::move(*file), *line, std::move(*function)});
-    }
-    return found;
-  }
-  static std::uint64_t value_of(const std::vector<NamedValue>& named, std::string_view name) {
-    for (const NamedValue& value : named) {
-      if (value.name == name) return value.value;
-    }
-    return 0;
   }
 
   FrameCompiles frame_compiles() {

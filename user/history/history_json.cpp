@@ -6,6 +6,7 @@
 
 #include "symbolizer/base/text.h"
 #include "user/history/compile_history.h"
+#include "user/history/graph_breaks.h"
 
 namespace dynprof {
 namespace {
@@ -104,18 +105,7 @@ Json phases_json(const HistoryRow& row) {
 }
 
 Json break_json(const HistoryBreak& cause, const CompileHistory& history) {
-  Json stack = Json::array();
-  for (const UserFrame& frame : cause.stack) {
-    stack.push_back({{"file", valid_utf8(frame.file)},
-                     {"line", frame.line},
-                     {"function", valid_utf8(frame.function)}});
-  }
-  Json object{{"reason", valid_utf8(cause.reason)}, {"file", nullptr}, {"line", nullptr}};
-  if (!cause.stack.empty()) {
-    object["file"] = valid_utf8(cause.stack.back().file);
-    object["line"] = cause.stack.back().line;
-  }
-  object["stack"] = std::move(stack);
+  Json object = graph_break_json(cause);
   object["trace_id"] =
       cause.compile ? text_or_null(history.rows[*cause.compile].trace_id) : Json(nullptr);
   return object;
