@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
+#include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/ledger.h"
 #include "symbolizer/attribution/phases.h"
+#include "symbolizer/attribution/spans.h"
+#include "symbolizer/attribution/torch_history.h"
+#include "symbolizer/attribution/torch_states.h"
 #include "symbolizer/attribution/tracker.h"
 #include "symbolizer/base/text.h"
 
@@ -17,7 +24,8 @@ bool is_detached_work(Phase phase) {
   return phase == Phase::kKernelCompile || phase == Phase::kAutotune;
 }
 
-Phase phase_inside(const Compile& compile, const StackPhase& stack) {
+Phase phase_inside(const Compile& compile, const StackPhase& stack, const TorchReading& torch) {
+  if (torch.speaks && torch.phase) return *torch.phase;
   if (stack.phase != Phase::kRuntime) return stack.phase;
   return compile.kind == CompileKind::kBackward ? Phase::kAotAutograd : Phase::kDynamo;
 }
@@ -33,39 +41,59 @@ std::string suffix_of(const Compile& compile) {
 }  // namespace
 
 struct Attribution::State {
-  // One per sample, in the recording's order.
-  struct Answer {
-    CompileIndex compile = kNoCompile;
-    Phase phase = Phase::kRuntime;
-    Origin origin = Origin::kNone;
-  };
-
   explicit State(const Recording& from)
-      : recording(from), frames(from.tables()), stacks(classify_stacks(from.tables())) {
-    attribute();
+      : recording(from),
+        frames(from.tables()),
+        stacks(classify_stacks(from.tables())),
+        torch(read_torch_states(from.tables())),
+        spans(from.tables(), torch),
+        exact(spans),
+        history(read_history(from.tables(), from.meta().realtime_offset_ns)) {
     const Tables& tables = recording.tables();
     main_pid = recording.meta().target_pid;
     if (main_pid == 0 && !tables.processes.empty()) main_pid = tables.processes.front().pid;
     if (main_pid == 0 && !tables.threads.empty()) main_pid = tables.threads.front().pid;
+    ask_samples();
+    merge_exact(recording, spans, exact, compiles, answers);
+    merge_history(recording, history, compiles);
+    order_compiles(compiles, answers);
+    count();
+    join_breaks();
   }
 
-  void attribute();
-  std::int32_t pid_of(const Compile& compile) const {
-    return recording.tables().threads[compile.thread].pid;
-  }
+  void ask_samples();
+  void join_breaks();
+  void count();
+  Phase phase_of(const Sample& sample, CompileIndex compile) const;
 
   const Recording& recording;
   ResolvedFrames frames;
   std::vector<StackPhase> stacks;
+  std::vector<TorchReading> torch;
+  Spans spans;
+  ExactCompiles exact;
+  TorchHistory history;
   std::vector<Compile> compiles;
   std::vector<Answer> answers;
+  std::map<std::uint32_t, CompileIndex> last_attempts;    // by episode
+  std::map<CompileIndex, std::vector<PastBreak>> breaks;  // told by edges
+  Agreement agreement;
   std::int32_t main_pid = 0;
   std::uint64_t attributed = 0, unattributed = 0, runtime = 0, detached = 0;
 };
 
-void Attribution::State::attribute() {
-  CompileTracker tracker(recording.tables());
+// T and F.
+void Attribution::State::ask_samples() {
+  CompileTracker tracker(recording.tables(), torch);
   std::vector<std::vector<std::size_t>> pending(tracker.row_count());
+  // Samples in the call of a compile whose id came later.
+  struct OpenCall {
+    std::uint64_t call = 0;
+    std::uint64_t first_ns = 0;
+    std::vector<std::size_t> unknown{};
+  };
+  std::vector<OpenCall> calls(tracker.row_count());
+  std::vector<std::pair<CompileIndex, std::uint64_t>> seen_first;
   answers.reserve(static_cast<std::size_t>(recording.sample_count()));
   recording.for_each_sample([&](const Sample& sample) {
     const StackPhase& stack = stacks[sample.stack];
@@ -83,7 +111,7 @@ void Attribution::State::attribute() {
         if (is_detached_work(stack.phase)) answer.phase = stack.phase;
         break;
       case Verdict::kCompile:
-        answer = {decision.compile, stack.phase, Origin::kFrames};
+        answer = {decision.compile, stack.phase, decision.origin};
         break;
       case Verdict::kUnattributed:
         answer.phase = Phase::kUnattributed;
@@ -92,18 +120,48 @@ void Attribution::State::attribute() {
         undecided.push_back(answers.size());
         break;
     }
+    OpenCall& open = calls[tracker.row(sample.thread)];
+    if (decision.call != open.call) open = {.call = decision.call};
+    if (decision.call != 0 && answer.compile != kNoCompile) {
+      for (std::size_t index : open.unknown) answers[index] = answer;
+      if (!open.unknown.empty()) seen_first.emplace_back(answer.compile, open.first_ns);
+      open.unknown.clear();
+    } else if (decision.call != 0 && answer.phase == Phase::kUnattributed) {
+      if (open.unknown.empty()) open.first_ns = sample.time_ns;
+      open.unknown.push_back(answers.size());
+    }
     answers.push_back(answer);
   });
+  compiles = tracker.finish();
+  for (auto [compile, time_ns] : seen_first) {
+    compiles[compile].first_ns = std::min(compiles[compile].first_ns, time_ns);
+    compiles[compile].noticed_ns = std::min(compiles[compile].noticed_ns, time_ns);
+  }
+  agreement = tracker.agreement();
+}
 
-  std::vector<CompileIndex> renumbered;
-  compiles = tracker.finish(renumbered);
+Phase Attribution::State::phase_of(const Sample& sample, CompileIndex index) const {
+  const TorchReading& reading = torch[sample.context];
+  const Compile& compile = compiles[index];
+  if (reading.phases_cut && compile.timing != kNoIndex) {
+    ExactMoment moment = exact.at(spans.row_of(sample.thread), sample.time_ns);
+    if (moment.compile == compile.timing) return moment.phase;
+  }
+  return phase_inside(compile, stacks[sample.stack], reading);
+}
+
+void Attribution::State::count() {
+  for (CompileIndex i = 0; i < compiles.size(); ++i) {
+    auto [known, added] = last_attempts.try_emplace(compiles[i].episode, i);
+    if (compiles[i].attempt > compiles[known->second].attempt) known->second = i;
+  }
+
   std::size_t index = 0;
   recording.for_each_sample([&](const Sample& sample) {
     if (index >= answers.size()) return;
     Answer& answer = answers[index++];
     if (answer.compile != kNoCompile) {
-      answer.compile = renumbered[answer.compile];
-      answer.phase = phase_inside(compiles[answer.compile], stacks[sample.stack]);
+      if (answer.origin != Origin::kExact) answer.phase = phase_of(sample, answer.compile);
       ++attributed;
     } else if (answer.phase == Phase::kUnattributed) {
       ++unattributed;
@@ -111,6 +169,37 @@ void Attribution::State::attribute() {
       ++(answer.phase == Phase::kRuntime ? runtime : detached);
     }
   });
+}
+
+void Attribution::State::join_breaks() {
+  std::map<std::uint32_t, CompileIndex> of_timing;
+  std::map<std::pair<std::size_t, TraceId>, std::vector<CompileIndex>> of_id;
+  for (CompileIndex i = 0; i < compiles.size(); ++i) {
+    if (compiles[i].thread == kNoThread) continue;
+    of_id[{spans.row_of(compiles[i].thread), compiles[i].id}].push_back(i);
+    if (compiles[i].timing != kNoIndex) of_timing[compiles[i].timing] = i;
+  }
+  const std::vector<std::string_view>& strings = recording.tables().strings;
+  for (std::size_t row = 0; row < spans.threads().size(); ++row) {
+    for (const BreakMark& one : spans.threads()[row].breaks) {
+      std::uint32_t timing = exact.find(row, one.time_ns, one.id);
+      CompileIndex owner = kNoCompile;
+      if (auto known = of_timing.find(timing); known != of_timing.end()) {
+        owner = known->second;
+      } else if (auto same = of_id.find({row, one.id}); same != of_id.end()) {
+        // No phases were seen (their end is not known then): the last such compile that had begun.
+        for (CompileIndex i : same->second) {
+          bool over = compiles[i].timing != kNoIndex && compiles[i].last_ns < one.time_ns;
+          if (!over && compiles[i].first_ns <= one.time_ns) owner = i;
+        }
+      }
+      if (owner == kNoCompile) continue;
+      // One attempt finds the break, the next one compiles up to it: as in torch's history it is the
+      // last one's.
+      owner = last_attempts.at(compiles[owner].episode);
+      breaks[owner].push_back(parse_break(strings[one.note]));
+    }
+  }
 }
 
 Attribution::Attribution(const Recording& recording) : state_(std::make_unique<State>(recording)) {}
@@ -123,6 +212,47 @@ std::uint64_t Attribution::attributed() const { return state_->attributed; }
 std::uint64_t Attribution::unattributed() const { return state_->unattributed; }
 std::uint64_t Attribution::runtime() const { return state_->runtime; }
 std::uint64_t Attribution::detached() const { return state_->detached; }
+const Agreement& Attribution::agreement() const { return state_->agreement; }
+const Spans& Attribution::spans() const { return state_->spans; }
+const ExactCompiles& Attribution::exact() const { return state_->exact; }
+const TorchHistory& Attribution::history() const { return state_->history; }
+std::int32_t Attribution::main_pid() const { return state_->main_pid; }
+
+const ExactCompile* Attribution::timing(CompileIndex index) const {
+  std::uint32_t timing = state_->compiles[index].timing;
+  return timing == kNoIndex ? nullptr : &state_->exact.all()[timing];
+}
+
+const PastCompile* Attribution::past(CompileIndex index) const {
+  std::uint32_t past = state_->compiles[index].history;
+  return past == kNoIndex ? nullptr : &state_->history.compiles[past];
+}
+
+const std::vector<PastBreak>* Attribution::graph_breaks(CompileIndex index) const {
+  if (auto told = state_->breaks.find(index); told != state_->breaks.end()) return &told->second;
+  // torch notes them once for all attempts: they are the last one's.
+  const PastCompile* known = past(index);
+  return known != nullptr && is_last_attempt(index) ? &known->graph_breaks : nullptr;
+}
+
+bool Attribution::is_last_attempt(CompileIndex index) const {
+  return state_->last_attempts.at(state_->compiles[index].episode) == index;
+}
+
+CompiledFunction Attribution::function(CompileIndex index) const {
+  const Compile& compile = state_->compiles[index];
+  const Tables& tables = state_->recording.tables();
+  const Code* code = compile.user_code == 0 ? nullptr : &tables.codes[compile.user_code];
+  if (code != nullptr && code->unreadable == Unreadable::kNo) {
+    return {tables.strings[code->name], tables.strings[code->qualname],
+            tables.strings[code->filename], code->first_line};
+  }
+  if (const PastCompile* known = past(index); known != nullptr && !known->function.empty()) {
+    return {known->function, known->function, known->file, known->line};
+  }
+  if (code == nullptr) return {};
+  return {.qualname = unreadable_text(code->unreadable), .unreadable = code->unreadable};
+}
 
 bool Attribution::begins_compile(StackId stack) const {
   return state_->stacks[stack].begins_compile;
@@ -138,15 +268,14 @@ std::string Attribution::file_stem(CompileIndex index) const {
                          : compile.kind == CompileKind::kCompiledAutograd ? "compiled_autograd"
                          : compile.kind == CompileKind::kExport           ? "export"
                                                                           : "_compile_inner";
-  std::int32_t pid = state_->pid_of(compile);
-  std::string prefix = pid == state_->main_pid ? "" : fmt::format("pid{}-", pid);
-  return sanitize_file_component(prefix + function + "_" + id + suffix_of(compile));
+  std::string prefix = compile.pid == state_->main_pid ? "" : fmt::format("pid{}-", compile.pid);
+  const char* before = compile.before_attach ? "-before" : "";
+  return sanitize_file_component(prefix + function + "_" + id + suffix_of(compile) + before);
 }
 
 std::string Attribution::label(CompileIndex index) const {
   const Compile& compile = state_->compiles[index];
-  std::int32_t pid = state_->pid_of(compile);
-  std::string text = pid == state_->main_pid ? "" : fmt::format("pid {} ", pid);
+  std::string text = compile.pid == state_->main_pid ? "" : fmt::format("pid {} ", compile.pid);
   if (compile.kind != CompileKind::kForward) {
     text += std::string(compile_kind_text(compile.kind)) + " ";
   }
@@ -157,7 +286,7 @@ void Attribution::for_each(const std::function<void(const AttributedSample&)>& v
   std::size_t index = 0;
   state_->recording.for_each_sample([&](const Sample& sample) {
     if (index >= state_->answers.size()) return;
-    const State::Answer& answer = state_->answers[index++];
+    const Answer& answer = state_->answers[index++];
     visit({sample, answer.compile, answer.phase, answer.origin});
   });
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "symbolizer/attribution/compile.h"
@@ -33,9 +34,16 @@ enum class Phase : std::uint8_t {
 };
 const char* phase_text(Phase phase);
 
-// How the compile was found. F: locals of marker frames. T (torch's thread-locals) and E (exact
-// events) come with their sources.
-enum class Origin : std::uint8_t { kNone, kFrames };
+// How the compile was found. T: torch's thread-locals. F: locals of marker frames. E: the sample lies
+// between two exact events of its thread.
+enum class Origin : std::uint8_t { kNone, kFrames, kThreadLocals, kExact };
+
+// Samples in which T and F both named a compile, and those of them in which they named different
+// ones (or different attempts): torch has changed, or we read it wrong.
+struct Agreement {
+  std::uint64_t both = 0;
+  std::uint64_t differ = 0;
+};
 
 // With a compile, `phase` is one of its phases. Without one it is kRuntime, kUnattributed, or the
 // phase of compile work on a thread that has no id of its own (pool threads, compile workers).
@@ -46,6 +54,22 @@ struct AttributedSample {
   Origin origin = Origin::kNone;
 };
 
+struct ExactCompile;
+class ExactCompiles;
+struct PastBreak;
+struct PastCompile;
+class Spans;
+struct TorchHistory;
+
+// The function a compile is of; all empty if that is not known.
+struct CompiledFunction {
+  std::string_view name{};      // co_name
+  std::string_view qualname{};  // to show; "<stale code>" and such if `unreadable`
+  std::string_view file{};
+  std::int32_t line = 0;
+  Unreadable unreadable = Unreadable::kNo;
+};
+
 class Attribution {
  public:
   explicit Attribution(const Recording& recording);
@@ -53,7 +77,16 @@ class Attribution {
 
   const Recording& recording() const;
   const ResolvedFrames& frames() const;
-  const std::vector<Compile>& compiles() const;  // in order of first sample
+  // In the order they began, as far as that is known; else of their first sample.
+  const std::vector<Compile>& compiles() const;
+  CompiledFunction function(CompileIndex compile) const;
+  // What the edges tell of it; null: nothing.
+  const ExactCompile* timing(CompileIndex compile) const;
+  // What torch remembers of it; null: nothing.
+  const PastCompile* past(CompileIndex compile) const;
+  // Told by edges, else by torch's history; null: nothing tells whether there were any.
+  const std::vector<PastBreak>* graph_breaks(CompileIndex compile) const;
+  bool is_last_attempt(CompileIndex compile) const;
   // "_compile_inner_0_0", "compile_backward_1_0_1", "pid77-_compile_inner_0_0.2": design §2. Safe
   // as a file name; no two compiles share one.
   std::string file_stem(CompileIndex compile) const;
@@ -64,6 +97,12 @@ class Attribution {
   std::uint64_t unattributed() const;
   std::uint64_t runtime() const;
   std::uint64_t detached() const;  // compile work without an id: pool threads, compile workers
+  const Agreement& agreement() const;
+  const Spans& spans() const;
+  const ExactCompiles& exact() const;
+  const TorchHistory& history() const;
+  // Names without a process are of this one.
+  std::int32_t main_pid() const;
   // Whether the leaf of `stack` is the function of torch that a compile's own profile begins with.
   bool begins_compile(StackId stack) const;
 

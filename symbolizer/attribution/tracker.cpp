@@ -1,7 +1,7 @@
 #include "symbolizer/attribution/tracker.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace dynprof {
 namespace {
@@ -10,20 +10,20 @@ namespace {
 // not torch's and gets no such rows.
 constexpr std::int32_t kMaxAttempts = 64;
 
-bool is_valid(const TraceId& id) {
-  bool has_frame = id.frame >= 0 && id.compile >= 0;
-  bool has_no_frame = id.frame < 0 && id.compile < 0;
-  return has_frame || (has_no_frame && id.autograd >= 0);
-}
-
 // A sample that may not show all that is on its stack.
 bool is_blind(const Sample& sample) {
   return (sample.flags & (kSampleTruncated | kSampleFrameFault | kSampleMarkersCut)) != 0;
 }
 
+// By the names of its frames another kind of compile is further in than the innermost marker.
+bool contradicts(bool backward, const StackPhase& stack) {
+  return backward ? stack.compile_entry : stack.backward_work;
+}
+
 }  // namespace
 
-CompileTracker::CompileTracker(const Tables& tables) : tables_(tables) {
+CompileTracker::CompileTracker(const Tables& tables, const std::vector<TorchReading>& torch)
+    : tables_(tables), torch_(torch) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> rows;
   for (const Thread& thread : tables.threads) {
     rows_.push_back(rows.try_emplace({thread.pid, thread.tid}, rows.size()).first->second);
@@ -38,18 +38,23 @@ CompileTracker::CompileTracker(const Tables& tables) : tables_(tables) {
 
 Decision CompileTracker::add(const Sample& sample, const StackPhase& stack) {
   ThreadState& thread = threads_[rows_[sample.thread]];
-  if (sample.flags & kSampleNoPython) {
+  const TorchReading& torch = torch_[sample.context];
+  if ((sample.flags & kSampleNoPython) && !torch.speaks) {
     thread.pending = !thread.open.empty();
     thread.repeatable = thread.repeatable && !thread.pending;
-    return {thread.pending ? Verdict::kPending : Verdict::kNone, kNoCompile, {}};
+    return {.verdict = thread.pending ? Verdict::kPending : Verdict::kNone};
   }
-  if (is_inherited(sample)) return {Verdict::kNone, kNoCompile, {}};
+  if (is_inherited(sample)) return {};
   if (thread.repeatable && sample.flags == 0 && sample.context == thread.last_context) {
     for (Episode& episode : thread.open) compiles_[episode.current].last_ns = sample.time_ns;
-    return decide(thread, static_cast<int>(thread.open.size()) - 1, stack);
+    if (torch.speaks) compare(thread.frames, stack);
+    Decision decision = decide(thread, static_cast<int>(thread.open.size()) - 1, stack, torch);
+    decision.call = thread.call;
+    return decision;
   }
 
   Reading reading = read_markers(thread, sample, stack);
+  if (torch.speaks) listen(thread, reading, sample, stack, torch);
   bool blind = is_blind(sample);
   bool hidden = reading.inner < 0 && !reading.unknown &&
                 (stack.compile_entry || stack.backward_work || stack.attempt_entry);
@@ -58,6 +63,7 @@ Decision CompileTracker::add(const Sample& sample, const StackPhase& stack) {
   bool had_open = !thread.open.empty();
   // A marker frame that is there by name but in no marker: found too short a time ago to be read.
   if (blind || hidden) keep_open(thread, reading, nullptr);
+  keep_around(thread, reading, sample, stack, torch);
   for (std::size_t i = 0; i < reading.now.size(); ++i) {
     // Those kept without being seen are behind the ones that were.
     if (static_cast<int>(i) <= reading.inner) touch(reading.now[i], sample);
@@ -74,13 +80,104 @@ Decision CompileTracker::add(const Sample& sample, const StackPhase& stack) {
   } else if (reading.inner < 0 && blind && (had_open || stack.phase != Phase::kRuntime)) {
     decision.verdict = Verdict::kUnattributed;
   } else {
-    decision = decide(thread, reading.inner, stack);
+    decision = decide(thread, reading.inner, stack, torch);
   }
+  decision.call = thread.call = reading.call;
   if (thread.pending && !blind && !hidden && !reading.unknown) {
     thread.pending = false;
     decision.settles = continues;
   }
   return decision;
+}
+
+void CompileTracker::compare(const FramesWord& frames, const StackPhase& stack) {
+  if (!frames.id_known || contradicts(frames.backward, stack)) return;
+  ++agreement_.both;
+  if (frames.differs) ++agreement_.differ;
+}
+
+// T says which compile is innermost. Where the frames say the same, their episode is it: it knows
+// one call from the next.
+void CompileTracker::listen(ThreadState& thread, Reading& reading, const Sample& sample,
+                            const StackPhase& stack, const TorchReading& torch) {
+  thread.frames = {};
+  Episode* inner = reading.inner >= 0 && !reading.unknown
+                       ? &reading.now[static_cast<std::size_t>(reading.inner)]
+                       : nullptr;
+  // The frame of a compile inside another one is there a moment before torch has its id: until then
+  // T still says the outer one.
+  auto is_outer = [&](const Episode& outer) { return outer.id == torch.id; };
+  bool is_late = inner != nullptr && inner->id != torch.id &&
+                 (std::any_of(reading.now.begin(), reading.now.begin() + reading.inner, is_outer) ||
+                  std::any_of(thread.open.begin(), thread.open.end(), [&](const Episode& outer) {
+                    return outer.awaits_frames() && is_outer(outer);
+                  }));
+  if (is_late) return;
+  if (inner != nullptr) {
+    bool attempt_differs =
+        reading.attempt >= 0 && torch.attempt >= 0 && reading.attempt != torch.attempt;
+    thread.frames = {.id_known = true,
+                     .backward = inner->kind == CompileKind::kBackward,
+                     .differs = inner->id != torch.id || attempt_differs};
+    compare(thread.frames, stack);
+  }
+  reading.unknown = false;
+  if (inner != nullptr && inner->id == torch.id && (!torch.kind || *torch.kind == inner->kind)) {
+    if (torch.attempt >= 0) inner->attempt = torch.attempt;
+    if (inner->root_name == 0) inner->root_name = torch.root_name;
+    return;
+  }
+  enter_by_torch(thread, reading, sample, stack, torch);
+}
+
+void CompileTracker::enter_by_torch(ThreadState& thread, Reading& reading, const Sample& sample,
+                                    const StackPhase& stack, const TorchReading& torch) {
+  auto is_it = [&](const Episode& episode) {
+    bool other_root =
+        episode.root_name != 0 && torch.root_name != 0 && (episode.root_name != torch.root_name);
+    return episode.id == torch.id && (!torch.kind || *torch.kind == episode.kind) && !other_root;
+  };
+  auto seen = std::find_if(reading.now.rbegin(), reading.now.rend(), is_it);
+  if (seen != reading.now.rend()) {
+    // The frames show it, and another further in that T does not know of.
+    reading.now.erase(seen.base(), reading.now.end());
+    reading.inner = static_cast<int>(reading.now.size()) - 1;
+    if (torch.attempt >= 0) reading.now.back().attempt = torch.attempt;
+    return;
+  }
+  Episode episode;
+  auto known = std::find_if(thread.open.rbegin(), thread.open.rend(), is_it);
+  if (known != thread.open.rend()) {
+    episode = *known;
+  } else {
+    // Without a phase to tell: `_compile` is no part of an export.
+    CompileKind kind = stack.backward_entry  ? CompileKind::kBackward
+                       : stack.compile_entry ? CompileKind::kForward
+                                             : CompileKind::kExport;
+    episode = new_episode(thread, sample, torch.id, torch.kind.value_or(kind));
+    episode.from_torch = true;
+  }
+  if (episode.root_depth < 0) {
+    episode.root_name = torch.root_name;
+    episode.root_depth = torch.root_depth;
+  }
+  if (torch.attempt >= 0) episode.attempt = torch.attempt;
+  reading.inner += 1;
+  reading.now.insert(reading.now.begin() + reading.inner, std::move(episode));
+}
+
+// Compiles that only T knows, around the one it says is innermost: open while their phase is.
+void CompileTracker::keep_around(ThreadState& thread, Reading& reading, const Sample& sample,
+                                 const StackPhase& stack, const TorchReading& torch) {
+  const std::vector<StringId>& phases = tables_.contexts[sample.context].torch.phases;
+  for (const Episode& episode : thread.open) {
+    if (!episode.awaits_frames()) continue;
+    auto depth = static_cast<std::size_t>(episode.root_depth);
+    bool open = torch.asked ? episode.root_depth >= 0 && depth < phases.size() &&
+                                  phases[depth] == episode.root_name
+                            : stack.phase != Phase::kRuntime;
+    if (open && !reading.shows(episode)) reading.now.push_back(episode);
+  }
 }
 
 // A process that was forked inside a compile (to start g++, say) has that compile's frames on its
@@ -94,29 +191,33 @@ bool CompileTracker::is_inherited(const Sample& sample) const {
   auto inner = std::find_if(markers.rbegin(), markers.rend(), [](const Marker& marker) {
     return marker.kind != MarkerKind::kAttempt;
   });
-  if (inner == markers.rend()) return false;
-  TraceId id{inner->autograd_id, inner->frame_id, inner->compile_id};
+  const TorchReading& torch = torch_[sample.context];
+  bool has_marker = inner != markers.rend();
+  if (!has_marker && !torch.speaks) return false;
+  TraceId id =
+      has_marker ? TraceId{inner->autograd_id, inner->frame_id, inner->compile_id} : torch.id;
   return std::any_of(rows->second.begin(), rows->second.end(), [&](std::size_t row) {
     const std::vector<Episode>& open = threads_[row].open;
     return std::any_of(open.begin(), open.end(), [&](const Episode& episode) {
-      return episode.instance == inner->instance && episode.id == id;
+      return (!has_marker || episode.instance == inner->instance) && episode.id == id;
     });
   });
 }
 
-Decision CompileTracker::decide(ThreadState& thread, int inner, const StackPhase& stack) {
+Decision CompileTracker::decide(ThreadState& thread, int inner, const StackPhase& stack,
+                                const TorchReading& torch) {
   if (inner < 0) {
     bool hidden = stack.compile_entry || stack.backward_work || stack.attempt_entry;
-    return {hidden ? Verdict::kUnattributed : Verdict::kNone, kNoCompile, {}};
+    return {.verdict = hidden ? Verdict::kUnattributed : Verdict::kNone};
   }
   const Episode& episode = thread.open[static_cast<std::size_t>(inner)];
-  bool backward = episode.kind == CompileKind::kBackward;
-  // By name another kind of compile is further in than the innermost marker.
-  if (backward ? stack.compile_entry : stack.backward_work) {
-    return {Verdict::kUnattributed, kNoCompile, {}};
+  if (!torch.speaks && contradicts(episode.kind == CompileKind::kBackward, stack)) {
+    return {.verdict = Verdict::kUnattributed};
   }
   ++compiles_[episode.current].samples;
-  return {Verdict::kCompile, episode.current, {}};
+  return {.verdict = Verdict::kCompile,
+          .compile = episode.current,
+          .origin = torch.speaks ? Origin::kThreadLocals : Origin::kFrames};
 }
 
 CompileTracker::Reading CompileTracker::read_markers(ThreadState& thread, const Sample& sample,
@@ -136,6 +237,7 @@ CompileTracker::Reading CompileTracker::read_markers(ThreadState& thread, const 
           auto kind = id.frame < 0 ? CompileKind::kCompiledAutograd : CompileKind::kForward;
           reading.unknown = false;
           reading.inner = enter(thread, reading, sample, marker, id, kind);
+          reading.attempt = -1;
         }
         break;
       case MarkerKind::kAttempt:
@@ -144,8 +246,10 @@ CompileTracker::Reading CompileTracker::read_markers(ThreadState& thread, const 
         if (reading.inner < 0 ||
             reading.now[static_cast<std::size_t>(reading.inner)].kind == CompileKind::kBackward) {
           reading.unknown = true;
+          reading.call = marker.instance;
         } else if (!reading.unknown && marker.readable && marker.attempt >= 0) {
           reading.now[static_cast<std::size_t>(reading.inner)].attempt = marker.attempt;
+          reading.attempt = marker.attempt;
         }
         break;
       case MarkerKind::kBackward:
@@ -158,6 +262,7 @@ CompileTracker::Reading CompileTracker::read_markers(ThreadState& thread, const 
         } else {
           reading.unknown = false;
           reading.inner = enter(thread, reading, sample, marker, id, CompileKind::kBackward);
+          reading.attempt = marker.attempt;
           if (marker.attempt >= 0) {
             reading.now[static_cast<std::size_t>(reading.inner)].attempt = marker.attempt;
           }
@@ -170,25 +275,12 @@ CompileTracker::Reading CompileTracker::read_markers(ThreadState& thread, const 
 
 int CompileTracker::enter(ThreadState& thread, Reading& reading, const Sample& sample,
                           const Marker& marker, const TraceId& id, CompileKind kind) {
-  auto known = std::find_if(thread.open.begin(), thread.open.end(),
-                            [&](const Episode& episode) { return episode.is(marker, id, kind); });
-  Episode episode;
-  if (known != thread.open.end()) {
-    episode = *known;
-  } else {
-    std::int32_t pid = tables_.threads[sample.thread].pid;
-    auto began = began_with_us_.find(pid);
-    episode.instance = marker.instance;
-    episode.id = id;
-    episode.kind = kind;
-    episode.repeat = ++repeats_[{pid, kind, id}];
-    // A backward compiles after its forward has: seen that, we were there for this. Autograd's
-    // threads often show a backward first.
-    bool forward_seen =
-        kind == CompileKind::kBackward && repeats_.contains({pid, CompileKind::kForward, id});
-    episode.began_before =
-        !thread.seen && !forward_seen && (began == began_with_us_.end() || !began->second);
-  }
+  auto known = std::find_if(thread.open.begin(), thread.open.end(), [&](const Episode& episode) {
+    return episode.is(marker, id, kind) ||
+           (episode.awaits_frames() && episode.id == id && episode.kind == kind);
+  });
+  Episode episode = known != thread.open.end() ? *known : new_episode(thread, sample, id, kind);
+  episode.instance = marker.instance;
   if (marker.user_code != 0) episode.user_code = marker.user_code;
   // Before any that is kept without being seen.
   int place = reading.inner + 1;
@@ -196,16 +288,30 @@ int CompileTracker::enter(ThreadState& thread, Reading& reading, const Sample& s
   return place;
 }
 
+CompileTracker::Episode CompileTracker::new_episode(const ThreadState& thread, const Sample& sample,
+                                                    const TraceId& id, CompileKind kind) {
+  std::int32_t pid = tables_.threads[sample.thread].pid;
+  auto began = began_with_us_.find(pid);
+  Episode episode;
+  episode.number = episodes_++;
+  episode.id = id;
+  episode.kind = kind;
+  // A backward compiles after its forward has: seen that, we were there for this. Autograd's
+  // threads often show a backward first.
+  bool forward_seen =
+      kind == CompileKind::kBackward && seen_.contains({pid, CompileKind::kForward, id});
+  seen_.insert({pid, kind, id});
+  episode.began_before =
+      !thread.seen && !forward_seen && (began == began_with_us_.end() || !began->second);
+  return episode;
+}
+
 // Episodes of the thread that this sample does not end, though it does not show them either: all,
 // or those of one marker.
 void CompileTracker::keep_open(ThreadState& thread, Reading& reading, const Marker* only_of) {
   for (const Episode& episode : thread.open) {
     if (only_of && episode.instance != only_of->instance) continue;
-    bool there = std::any_of(reading.now.begin(), reading.now.end(), [&](const Episode& other) {
-      return other.instance == episode.instance && other.id == episode.id &&
-             other.kind == episode.kind;
-    });
-    if (!there) reading.now.push_back(episode);
+    if (!reading.shows(episode)) reading.now.push_back(episode);
   }
 }
 
@@ -241,43 +347,23 @@ CompileIndex CompileTracker::add_compile(const Episode& episode, const Sample& s
   compiles_.push_back(Compile{.id = episode.id,
                               .attempt = attempt,
                               .kind = episode.kind,
-                              .repeat = episode.repeat,
                               .thread = sample.thread,
+                              .pid = tables_.threads[sample.thread].pid,
                               .user_code = episode.user_code,
-                              .began_before = episode.began_before});
-  noticed_ns_.push_back(sample.time_ns);
+                              .began_before = episode.began_before,
+                              .episode = episode.number,
+                              .noticed_ns = sample.time_ns});
   return static_cast<CompileIndex>(compiles_.size() - 1);
 }
 
-std::vector<Compile> CompileTracker::finish(std::vector<CompileIndex>& renumbered) {
+std::vector<Compile> CompileTracker::finish() {
   for (const ThreadState& thread : threads_) {
     if (thread.pending) continue;  // the last samples show nothing of it
     for (const Episode& episode : thread.open) {
       if (episode.current != kNoCompile) compiles_[episode.current].open_at_end = true;
     }
   }
-  // A backward is of the function its forward was compiled from: the last such before it.
-  std::map<std::pair<std::int32_t, TraceId>, CodeId> user_codes;
-  std::vector<CompileIndex> order(compiles_.size());
-  std::iota(order.begin(), order.end(), CompileIndex{0});
-  std::stable_sort(order.begin(), order.end(), [this](CompileIndex a, CompileIndex b) {
-    return noticed_ns_[a] < noticed_ns_[b];
-  });
-  std::vector<Compile> compiles;
-  compiles.reserve(order.size());
-  renumbered.assign(order.size(), kNoCompile);
-  for (CompileIndex old : order) {
-    Compile& compile = compiles_[old];
-    CodeId& user_code = user_codes[{tables_.threads[compile.thread].pid, compile.id}];
-    if (compile.kind == CompileKind::kBackward) {
-      if (compile.user_code == 0) compile.user_code = user_code;
-    } else if (compile.user_code != 0) {
-      user_code = compile.user_code;
-    }
-    renumbered[old] = static_cast<CompileIndex>(compiles.size());
-    compiles.push_back(compile);
-  }
-  return compiles;
+  return std::move(compiles_);
 }
 
 }  // namespace dynprof

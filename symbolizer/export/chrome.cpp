@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "symbolizer/export/exact_trace.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/trace_file.h"
 #include "symbolizer/profile/timeline.h"
@@ -10,23 +11,40 @@
 namespace dynprof {
 namespace {
 
-// The two rows of one thread in one file.
+// What samples tell of one thread in one file: its stacks, and compiles no edges tell of.
 struct DrawnRow {
-  DrawnRow(TraceShared& shared, const TraceRow& row, TraceFile& file)
-      : frames(shared.index, shared.period_ns),
-        spans(shared.attribution.compiles(), shared.period_ns),
-        emit_frame([&row, &file](const FrameSlice& slice) { file.frame(row, slice); }),
-        emit_span([&row, &file](const SpanSlice& slice) { file.span(row, slice); }) {}
+  DrawnRow(TraceShared& shared, std::size_t number, const ExactTrace& exact_part, TraceFile& to)
+      : row(number),
+        exact(exact_part),
+        file(to),
+        compiles(shared.attribution.compiles()),
+        frames(shared.index, shared.period_ns),
+        spans(compiles, shared.period_ns),
+        emit_frame([this, &drawn = shared.rows[number]](const FrameSlice& slice) {
+          file.frame(drawn, slice);
+        }),
+        emit_span([this, &drawn = shared.rows[number]](const SpanSlice& slice) {
+          exact.draws_on(row) ? beside.push_back(slice) : file.span(drawn, slice);
+        }) {}
+  DrawnRow(const DrawnRow&) = delete;
+  DrawnRow& operator=(const DrawnRow&) = delete;
 
   void add(const AttributedSample& at, std::uint32_t skip, bool root_missing) {
-    spans.add(at.sample.time_ns, at.compile, at.phase, emit_span);
+    bool is_exact = at.compile != kNoCompile && compiles[at.compile].timing != kNoIndex;
+    spans.add(at.sample.time_ns, is_exact ? kNoCompile : at.compile, at.phase, emit_span);
     frames.add(at.sample.time_ns, at.sample.stack, skip, root_missing, emit_frame);
   }
   void close() {
     spans.close(emit_span);
     frames.close(emit_frame);
+    exact.write_beside(file, row, std::move(beside));
   }
 
+  std::size_t row;
+  const ExactTrace& exact;
+  TraceFile& file;
+  const std::vector<Compile>& compiles;
+  std::vector<SpanSlice> beside;  // on a row that edges tell of too
   FrameRow frames;
   SpanRow spans;
   FrameRow::Emit emit_frame;
@@ -37,17 +55,21 @@ class Trace {
  public:
   Trace(TraceShared& shared, const std::vector<CompileIndex>& compiles,
         std::unique_ptr<ByteSink> sink)
-      : shared_(shared), whole_(compiles.empty()), file_(shared, std::move(sink)) {
+      : shared_(shared),
+        whole_(compiles.empty()),
+        exact_(shared, compiles),
+        file_(shared, std::move(sink)) {
     std::vector<bool> wanted(shared.rows.size(), whole_);
     for (CompileIndex compile : compiles) {
-      wanted[shared.row_of_thread[shared.attribution.compiles()[compile].thread]] = true;
+      ThreadId thread = shared.attribution.compiles()[compile].thread;
+      if (thread != kNoThread) wanted[shared.row_of_thread[thread]] = true;
     }
     std::vector<TraceRow> rows;
     drawn_.resize(shared.rows.size());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (!wanted[i]) continue;
       rows.push_back(shared.rows[i]);
-      drawn_[i] = std::make_unique<DrawnRow>(shared, shared.rows[i], file_);
+      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_);
     }
     file_.begin(rows);
   }
@@ -65,12 +87,14 @@ class Trace {
     for (auto& row : drawn_) {
       if (row) row->close();
     }
+    exact_.write(file_);
     return file_.finish();
   }
 
  private:
   TraceShared& shared_;
   bool whole_;
+  ExactTrace exact_;
   TraceFile file_;
   std::vector<std::unique_ptr<DrawnRow>> drawn_;  // by row, null: not in this file
 };

@@ -1,9 +1,14 @@
 #include "symbolizer/export/compiles_json.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
+#include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/generated.h"
+#include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 
 namespace dynprof {
@@ -18,94 +23,238 @@ Json text_or_null(std::string_view text) {
   return text.empty() ? Json(nullptr) : Json(valid_utf8(text));
 }
 
-Json phases_of(const StackCounts& counts, CompileIndex index, std::uint64_t period_ns) {
-  std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> samples{};
-  for (const StackCount& count : counts.of(index)) {
-    samples[static_cast<std::size_t>(count.phase)] += count.samples;
-  }
-  Json phases = Json::array();
-  for (std::size_t phase = 0; phase < samples.size(); ++phase) {
-    if (samples[phase] == 0) continue;
-    phases.push_back({{"name", phase_text(static_cast<Phase>(phase))},
-                      {"wall_s", nullptr},
-                      {"cpu_s", seconds(samples[phase] * period_ns)},
-                      {"samples", samples[phase]}});
-  }
-  return phases;
+Json optional_text(const std::optional<std::string>& text) {
+  return text ? Json(valid_utf8(*text)) : Json(nullptr);
 }
 
-Json compile_object(const Attribution& attribution, const StackCounts& counts, CompileIndex index) {
-  const Recording& recording = attribution.recording();
-  const Tables& tables = recording.tables();
-  const Compile& compile = attribution.compiles()[index];
-  const Thread& thread = tables.threads[compile.thread];
-  std::uint64_t period_ns = recording.meta().period_ns;
-
-  Json object{{"trace_id", compile.id.text()},
-              {"attempt", compile.attempt},
-              {"kind", compile_kind_text(compile.kind)},
-              {"function", nullptr},
-              {"file", nullptr},
-              {"line", nullptr},
-              {"process", thread.pid},
-              {"thread", thread.tid},
-              {"start_ns", nullptr},
-              {"wall_s", nullptr},
-              {"cpu_s", nullptr},
-              {"wait_s", nullptr},
-              {"children_cpu_s", nullptr},
-              {"exact", false},
-              {"complete", !compile.began_before && !compile.open_at_end},
-              {"phases", phases_of(counts, index, period_ns)},
-              {"graph_breaks", Json::array()},
-              {"recompile_reason", nullptr},
-              {"restart_reasons", Json::array()},
-              {"failed", nullptr},
-              {"samples", compile.samples},
-              {"generated", Json::array()},
-              {"repeat", compile.repeat},
-              {"name", attribution.file_stem(index)}};
-  if (compile.user_code != 0 && tables.codes[compile.user_code].unreadable == Unreadable::kNo) {
-    const Code& code = tables.codes[compile.user_code];
-    object["function"] = text_or_null(tables.strings[code.name]);
-    object["file"] = text_or_null(tables.strings[code.filename]);
-    object["line"] = code.first_line;
+Json breaks_json(const std::vector<PastBreak>& breaks) {
+  Json list = Json::array();
+  for (const PastBreak& one : breaks) {
+    Json stack = Json::array();
+    for (const PastBreak::Frame& frame : one.stack) {
+      stack.push_back({{"file", text_or_null(frame.file)},
+                       {"line", frame.line > 0 ? Json(frame.line) : Json(nullptr)},
+                       {"function", text_or_null(frame.function)}});
+    }
+    list.push_back({{"reason", text_or_null(one.reason)},
+                    {"file", text_or_null(one.file)},
+                    {"line", one.line > 0 ? Json(one.line) : Json(nullptr)},
+                    {"stack", std::move(stack)}});
   }
-  // An attempt that was over before a sample came, or one seen only around a nested compile.
-  if (compile.first_ns != 0) {
-    object["start_ns"] = compile.first_ns;
-    object["wall_s"] = seconds(compile.last_ns - compile.first_ns + period_ns);
-  }
-  if (compile.samples != 0) object["cpu_s"] = seconds(compile.samples * period_ns);
-  return object;
+  return list;
 }
+
+class Row {
+ public:
+  Row(const Attribution& attribution, const StackCounts& counts, const Generated& generated,
+      CompileIndex index)
+      : attribution_(attribution),
+        counts_(counts),
+        generated_(generated),
+        index_(index),
+        compile_(attribution.compiles()[index]),
+        timing_(attribution.timing(index)),
+        past_(attribution.past(index)),
+        period_ns_(attribution.recording().meta().period_ns) {}
+
+  Json json() const {
+    Json object{{"trace_id", compile_.id.text()},
+                {"attempt", compile_.attempt},
+                {"kind", compile_kind_text(compile_.kind)},
+                {"function", nullptr},
+                {"file", nullptr},
+                {"line", nullptr},
+                {"process", compile_.pid},
+                {"thread", nullptr},
+                {"start_ns", nullptr},
+                {"wall_s", nullptr},
+                {"cpu_s", nullptr},
+                {"wait_s", nullptr},
+                {"children_cpu_s", nullptr},
+                {"exact", compile_.exact},
+                {"complete", compile_.complete()},
+                {"phases", phases()},
+                {"graph_breaks", Json::array()},
+                {"recompile_reason", nullptr},
+                {"restart_reasons", Json::array()},
+                {"failed", nullptr},
+                {"samples", compile_.samples},
+                {"generated", generated()},
+                {"repeat", compile_.repeat},
+                {"name", attribution_.file_stem(index_)},
+                {"before_attach", compile_.before_attach},
+                {"nested_wall_s", nullptr},
+                {"torch_phases", torch_phases()},
+                {"torch_wall_s", nullptr},
+                {"cache", nullptr},
+                {"backward_from_cache", nullptr},
+                {"metrics", nullptr}};
+    add_function(object);
+    add_times(object);
+    if (const auto* breaks = attribution_.graph_breaks(index_)) {
+      object["graph_breaks"] = breaks_json(*breaks);
+    }
+    if (past_ != nullptr) add_past(object);
+    return object;
+  }
+
+ private:
+  void add_function(Json& object) const {
+    CompiledFunction function = attribution_.function(index_);
+    if (function.unreadable == Unreadable::kNo && !function.qualname.empty()) {
+      object["function"] = text_or_null(function.name);
+      object["file"] = text_or_null(function.file);
+      object["line"] = function.line;
+    }
+    if (compile_.thread != kNoThread) {
+      object["thread"] = attribution_.recording().tables().threads[compile_.thread].tid;
+    }
+  }
+
+  void add_times(Json& object) const {
+    std::uint64_t wall_ns = compile_.wall_ns(period_ns_);
+    // An attempt that was over before a sample came, or one seen only around a nested compile.
+    if (compile_.first_ns != 0) {
+      object["start_ns"] = compile_.first_ns;
+      object["wall_s"] = seconds(wall_ns);
+    }
+    if (compile_.samples != 0) object["cpu_s"] = seconds(compile_.samples * period_ns_);
+    if (timing_ == nullptr) return;
+    object["nested_wall_s"] = seconds(timing_->nested_ns);
+    bool cpu_known = compile_.exact && timing_->begin_cpu_ns != 0 &&
+                     timing_->end_cpu_ns >= timing_->begin_cpu_ns;
+    if (!cpu_known) return;
+    std::uint64_t cpu_ns = timing_->end_cpu_ns - timing_->begin_cpu_ns;
+    object["wait_s"] = seconds(wall_ns - std::min(wall_ns, cpu_ns));
+    if (compile_.samples == 0) object["cpu_s"] = seconds(cpu_ns);
+  }
+
+  void add_past(Json& object) const {
+    object["recompile_reason"] = optional_text(past_->recompile_reason);
+    for (const std::string& reason : past_->restart_reasons) {
+      object["restart_reasons"].push_back(valid_utf8(reason));
+    }
+    if (attribution_.is_last_attempt(index_)) object["failed"] = optional_text(past_->failed);
+    if (past_->wall_ns) object["torch_wall_s"] = seconds(*past_->wall_ns);
+    if (compile_.thread == kNoThread) object["wall_s"] = object["torch_wall_s"];
+    if (past_->caches) {
+      object["cache"] = {{"fx_graph_hits", past_->caches->fx_hits},
+                         {"fx_graph_misses", past_->caches->fx_misses},
+                         {"aot_autograd_hits", past_->caches->aot_hits},
+                         {"aot_autograd_misses", past_->caches->aot_misses}};
+    }
+    if (past_->backward_from_cache) object["backward_from_cache"] = *past_->backward_from_cache;
+    Json metrics = Json::object();
+    for (const auto& [name, value] : past_->metrics) {
+      metrics[name] = Json::parse(value, nullptr, false);
+    }
+    object["metrics"] = std::move(metrics);
+  }
+
+  // In our words: the time of a phase without those inside it, and its samples.
+  Json phases() const {
+    std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> samples{};
+    for (const StackCount& count : counts_.of(index_)) {
+      samples[static_cast<std::size_t>(count.phase)] += count.samples;
+    }
+    Json list = Json::array();
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      std::uint64_t wall_ns = timing_ == nullptr ? 0 : timing_->phase_ns[i];
+      if (samples[i] == 0 && wall_ns == 0) continue;
+      list.push_back({{"name", phase_text(static_cast<Phase>(i))},
+                      {"wall_s", timing_ == nullptr ? Json(nullptr) : seconds(wall_ns)},
+                      {"cpu_s", samples[i] == 0 ? Json(nullptr) : seconds(samples[i] * period_ns_)},
+                      {"samples", samples[i]}});
+    }
+    if (!list.empty() || past_ == nullptr || compile_.samples != 0) return list;
+    for (const PastPhase& phase : past_->phases) {
+      list.push_back({{"name", valid_utf8(phase.name)},
+                      {"wall_s", std::round(phase.wall_s * 1e6) / 1e6},
+                      {"cpu_s", nullptr},
+                      {"samples", 0}});
+    }
+    return list;
+  }
+
+  Json torch_phases() const {
+    Json list = Json::array();
+    if (timing_ == nullptr) return list;
+    const Tables& tables = attribution_.recording().tables();
+    for (const TorchPhaseTime& time : timing_->torch_phases) {
+      list.push_back({{"name", text_or_null(tables.strings[time.name])},
+                      {"phase", phase_text(time.phase)},
+                      {"count", time.count},
+                      {"wall_s", seconds(time.wall_ns)},
+                      {"exclusive_s", seconds(time.exclusive_ns)}});
+    }
+    return list;
+  }
+
+  Json generated() const {
+    Json list = Json::array();
+    for (std::uint32_t i : generated_.of(index_)) {
+      const GeneratedCopy& file = generated_.files()[i];
+      list.push_back({{"path", file.path()},
+                      {"kind", text_or_null(file.kind)},
+                      {"direction", text_or_null(file.direction)},
+                      {"origin", text_or_null(file.origin)},
+                      {"truncated", file.truncated}});
+    }
+    return list;
+  }
+
+  const Attribution& attribution_;
+  const StackCounts& counts_;
+  const Generated& generated_;
+  CompileIndex index_;
+  const Compile& compile_;
+  const ExactCompile* timing_;
+  const PastCompile* past_;
+  std::uint64_t period_ns_;
+};
 
 }  // namespace
 
-std::string compiles_json(const Attribution& attribution, const StackCounts& counts) {
+std::string compiles_json(const Attribution& attribution, const StackCounts& counts,
+                          const std::vector<CompileIndex>& only) {
   const Recording& recording = attribution.recording();
   const Meta& meta = recording.meta();
   Json lost = Json::object();
   for (const auto& [name, count] : recording.trailer().counters) {
     if (name != "samples") lost[valid_utf8(name)] = count;
   }
-  Json compiles = Json::array();
-  for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {
-    compiles.push_back(compile_object(attribution, counts, i));
+  Generated generated(attribution);
+  std::vector<CompileIndex> wanted = only;
+  if (only.empty()) {
+    wanted.resize(attribution.compiles().size());
+    std::iota(wanted.begin(), wanted.end(), CompileIndex{0});
   }
-  Json document{{"version", 1},
-                {"pid", meta.target_pid == 0 ? Json(nullptr) : Json(meta.target_pid)},
-                {"torch", text_or_null(meta.torch)},
-                {"python", text_or_null(meta.python)},
-                {"frequency_hz", meta.frequency_hz},
-                {"samples", recording.sample_count()},
-                {"lost", std::move(lost)},
-                {"compiles", std::move(compiles)},
-                {"attributed", attribution.attributed()},
-                {"unattributed", attribution.unattributed()},
-                {"runtime", attribution.runtime()},
-                {"detached", attribution.detached()}};
-  return document.dump(1) + "\n";
+  Json compiles = Json::array();
+  for (CompileIndex i : wanted) {
+    compiles.push_back(Row(attribution, counts, generated, i).json());
+  }
+  const EdgeLosses& losses = attribution.spans().losses();
+  Json document{
+      {"version", 1},
+      {"pid", meta.target_pid == 0 ? Json(nullptr) : Json(meta.target_pid)},
+      {"torch", text_or_null(meta.torch)},
+      {"python", text_or_null(meta.python)},
+      {"frequency_hz", meta.frequency_hz},
+      {"samples", recording.sample_count()},
+      {"lost", std::move(lost)},
+      {"compiles", std::move(compiles)},
+      {"attributed", attribution.attributed()},
+      {"unattributed", attribution.unattributed()},
+      {"runtime", attribution.runtime()},
+      {"detached", attribution.detached()},
+      {"agreement",
+       {{"both", attribution.agreement().both}, {"differ", attribution.agreement().differ}}},
+      {"edges",
+       {{"count", attribution.spans().edge_count()},
+        {"begins_missing", losses.begins},
+        {"ends_missing", losses.ends}}},
+      {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace dynprof

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/profile/stack_counts.h"
 
 namespace dynprof {
 
-std::string compiles_json(const Attribution& attribution, const StackCounts& counts);
+// All compiles, or only these.
+std::string compiles_json(const Attribution& attribution, const StackCounts& counts,
+                          const std::vector<CompileIndex>& only = {});
 
 }  // namespace dynprof

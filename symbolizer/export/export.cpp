@@ -94,13 +94,8 @@ Result<void> write_perf_script_text(const ExportRequest& request) {
 }
 
 Result<void> write_json(const ExportRequest& request) {
-  if (!request.compiles.empty()) {
-    Error usage =
-        error("--compile does not go with json", "the ledger is one file of all compiles");
-    usage.exit_code = 2;
-    return usage;
-  }
-  return write_text(request, compiles_json(request.attribution, StackCounts(request.attribution)));
+  StackCounts counts(request.attribution);
+  return write_text(request, compiles_json(request.attribution, counts, request.compiles));
 }
 
 // A directory that goes away with what was made in it.
@@ -168,7 +163,8 @@ constexpr ExportFormat kFormats[] = {
     {"perf-script", "the text of perf script: stackcollapse-perf.pl, Firefox Profiler, speedscope",
      ".perf.txt", write_perf_script_text},
     {"callgraph", "call graph as SVG (needs gprof2dot and dot)", ".svg", write_svg},
-    {"json", "the ledger of compiles, as in compiles.json", ".json", write_json},
+    {"json", "the ledger of compiles, or of those of --compile, as compiles.json", ".json",
+     write_json},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 // damaged recording has others; they are moved out of the way, so that rows never mix.
 constexpr std::int64_t kMaxTid = 4'194'304;
 constexpr std::int64_t kSpanRowBase = 1'000'000'000;  // "1000012345" still shows the tid
+constexpr std::int64_t kRunRowBase = 2'000'000'000;
 constexpr std::int64_t kBadTidBase = std::int64_t{1} << 33;
 
 // Kineto's "kernel" is a GPU kernel and tools add those up: the operating system's get a word of
@@ -35,6 +36,7 @@ std::int64_t TraceRow::frames_tid() const {
 }
 
 std::int64_t TraceRow::spans_tid() const { return kSpanRowBase + frames_tid(); }
+std::int64_t TraceRow::runs_tid() const { return kRunRowBase + frames_tid(); }
 
 const FrameTexts::Text& FrameTexts::operator[](FrameId frame) {
   Text& text = texts_[index_.function_of(frame)];
@@ -57,7 +59,7 @@ TraceShared::TraceShared(const Attribution& from)
   for (const Thread& thread : tables.threads) {
     auto [it, added] =
         known.try_emplace({thread.pid, thread.tid}, static_cast<std::uint32_t>(rows.size()));
-    if (added) rows.push_back(TraceRow{thread.pid, thread.tid, 0, false});
+    if (added) rows.push_back(TraceRow{.pid = thread.pid, .tid = thread.tid});
     rows[it->second].comm = thread.comm;
     row_of_thread.push_back(it->second);
   }
@@ -68,7 +70,15 @@ TraceShared::TraceShared(const Attribution& from)
                                        : frames_before_compile[index.caller(stack)];
   }
   for (const Compile& compile : attribution.compiles()) {
-    rows[row_of_thread[compile.thread]].has_compiles = true;
+    if (compile.thread != kNoThread) rows[row_of_thread[compile.thread]].has_compiles = true;
+  }
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const ThreadSpans& spans = attribution.spans().threads()[row];
+    rows[row].has_runs = !spans.runs.empty();
+    auto& of_root = members.emplace_back();
+    for (SpanIndex i = 0; i < spans.phases.size(); ++i) {
+      if (spans.phases[i].root != kNoSpan) of_root[spans.phases[i].root].push_back(i);
+    }
   }
 }
 
@@ -149,8 +159,61 @@ void TraceFile::span(const TraceRow& row, const SpanSlice& slice) {
   json_.begin_object();
   json_.field("trace_id", compile.id.text());
   json_.field("attempt", compile.attempt);
-  if (!slice.is_phase) compile_args(compile, kind);
+  if (!slice.is_phase) compile_args(slice.compile, kind);
   json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::phase(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns,
+                      CompileIndex index, const PhaseSpan& span) {
+  const Compile& compile = shared_.attribution.compiles()[index];
+  bool is_attempt = span.role == PhaseRole::kAttempt;
+  if (!slice_begin(is_attempt ? "attempt" : "phase", row.pid, row.spans_tid(), begin_ns, end_ns)) {
+    return;
+  }
+  std::string_view name = shared_.tables.strings[span.name];
+  if (is_attempt) {
+    json_.field("name", "attempt " + std::to_string(span.number));
+  } else {
+    json_.field("name", name.empty() ? phase_text(span.phase) : cap_text(name));
+  }
+  json_.key("args");
+  json_.begin_object();
+  json_.field("trace_id", compile.id.text());
+  json_.field("attempt", compile.attempt);
+  json_.field("phase", phase_text(span.phase));
+  if (!span.begin_known) json_.field("begin", "not seen");
+  if (!span.end_known) json_.field("end", "not seen");
+  json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns,
+                    const RegionRun& run) {
+  if (!slice_begin("cpu_op", row.pid, row.runs_tid(), begin_ns, end_ns)) return;
+  std::string_view name = shared_.tables.strings[run.name];
+  json_.field("name", name.empty() ? std::string("Torch-Compiled Region") : cap_text(name));
+  json_.key("args");
+  json_.begin_object();
+  if (is_valid(run.id)) json_.field("trace_id", run.id.text());
+  if (!run.end_known) json_.field("end", "not seen");
+  json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::flow(char end, const char* category, std::uint64_t id, std::int32_t pid,
+                     std::int64_t tid, std::uint64_t time_ns) {
+  json_.line_break();
+  json_.begin_object();
+  json_.field("ph", std::string_view(&end, 1));
+  if (end == 'f') json_.field("bp", "e");
+  json_.field("cat", category);
+  json_.field("name", category);
+  json_.field("id", id);
+  json_.field("pid", pid);
+  json_.field("tid", tid);
+  json_.key("ts");
+  json_.microseconds(relative(time_ns));
   json_.end_object();
 }
 
@@ -160,17 +223,18 @@ Result<void> TraceFile::finish() {
   return json_.finish();
 }
 
-void TraceFile::compile_args(const Compile& compile, const char* kind) {
-  const Tables& tables = shared_.tables;
+void TraceFile::compile_args(CompileIndex index, const char* kind) {
+  const Compile& compile = shared_.attribution.compiles()[index];
   json_.field("kind", kind);
-  if (compile.user_code != 0) {
-    const Code& code = tables.codes[compile.user_code];
-    json_.field("function", cap_text(tables.strings[code.qualname]));
-    json_.field("file", cap_text(tables.strings[code.filename]));
-    json_.field("line", code.first_line);
+  const CompiledFunction function = shared_.attribution.function(index);
+  if (!function.qualname.empty()) {
+    json_.field("function", cap_text(function.qualname));
+    json_.field("file", cap_text(function.file));
+    json_.field("line", function.line);
   }
   json_.field("samples", compile.samples);
-  json_.field("complete", !compile.began_before && !compile.open_at_end);
+  json_.field("complete", compile.complete());
+  if (compile.timing != kNoIndex) json_.field("exact", compile.exact);
 }
 
 std::uint64_t TraceFile::relative(std::uint64_t ns) const {
@@ -229,14 +293,18 @@ void TraceFile::processes(std::span<const TraceRow> rows) {
   }
 }
 
-// Both rows have the same sort index, the thread's own as in Kineto's traces; viewers then go by
-// name, which puts the compiles right above the stacks.
+// All rows have the same sort index, the thread's own as in Kineto's traces; viewers then go by
+// name, which puts the compiles and runs right above the stacks.
 void TraceFile::threads(const TraceRow& row) {
   const Tables& tables = shared_.tables;
   std::string tid = std::to_string(row.tid);
   if (row.has_compiles) {
     metadata("thread_name", row.pid, row.spans_tid(), "name", "compiles (tid " + tid + ')');
     metadata("thread_sort_index", row.pid, row.spans_tid(), "sort_index", row.tid);
+  }
+  if (row.has_runs) {
+    metadata("thread_name", row.pid, row.runs_tid(), "name", "regions (tid " + tid + ')');
+    metadata("thread_sort_index", row.pid, row.runs_tid(), "sort_index", row.tid);
   }
   metadata("thread_name", row.pid, row.frames_tid(), "name",
            "thread " + tid + " (" + cap_text(tables.strings[row.comm]) + ')');

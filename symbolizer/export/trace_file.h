@@ -7,24 +7,28 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
+#include "symbolizer/attribution/spans.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
 #include "symbolizer/profile/timeline.h"
 
 namespace dynprof {
 
-// A thread with its two rows: stacks (the tid itself) and compiles.
+// A thread with its rows: stacks (the tid itself), compiles, and runs of compiled regions.
 struct TraceRow {
   std::int32_t pid = 0;
   std::int32_t tid = 0;
   StringId comm = 0;
   bool has_compiles = false;
+  bool has_runs = false;
 
   std::int64_t frames_tid() const;
   std::int64_t spans_tid() const;
+  std::int64_t runs_tid() const;
 };
 
 // The escaped texts of a function, made when it is first drawn.
@@ -58,6 +62,9 @@ struct TraceShared {
   // A thread that changed its name is several entries of the table but one row, with its last name.
   std::vector<TraceRow> rows;
   std::vector<std::uint32_t> row_of_thread;  // by ThreadId
+  // By row: the spans of each whole compile. Rows, here as in Spans, are one per (pid, tid) in order
+  // of first appearance.
+  std::vector<std::unordered_map<SpanIndex, std::vector<SpanIndex>>> members;
   StackIndex index;
   // By StackId: frames that called the innermost compile on the stack, 0 if there is none.
   std::vector<std::uint32_t> frames_before_compile;
@@ -73,13 +80,20 @@ class TraceFile {
   void begin(std::span<const TraceRow> rows);
   void frame(const TraceRow& row, const FrameSlice& slice);
   void span(const TraceRow& row, const SpanSlice& slice);
+  // A phase of torch's, or a run of what it compiled, exactly; drawn from `begin_ns` to `end_ns`.
+  void phase(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns,
+             CompileIndex compile, const PhaseSpan& span);
+  void run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns, const RegionRun& run);
+  // One end of an arrow: 's' or 'f'.
+  void flow(char end, const char* category, std::uint64_t id, std::int32_t pid, std::int64_t tid,
+            std::uint64_t time_ns);
   Result<void> finish();
 
  private:
   void head();
   void processes(std::span<const TraceRow> rows);
   void threads(const TraceRow& row);
-  void compile_args(const Compile& compile, const char* kind);
+  void compile_args(CompileIndex index, const char* kind);
   bool slice_begin(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin_ns,
                    std::uint64_t end_ns);
   std::uint64_t relative(std::uint64_t ns) const;

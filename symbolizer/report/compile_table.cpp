@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
 
@@ -28,7 +30,23 @@ constexpr Column kColumns[] = {
                 bit(Phase::kKernelCompile) | bit(Phase::kWait))},
 };
 constexpr std::size_t kColumnCount = std::size(kColumns);
-using Shares = std::array<std::uint64_t, kColumnCount>;
+
+// Nanoseconds by column: of wall where that is known, else of CPU.
+struct Shares {
+  std::array<std::uint64_t, kColumnCount> columns{};
+  std::uint64_t whole = 0;
+
+  void add(Phase phase, std::uint64_t ns) {
+    whole += ns;
+    for (std::size_t i = 0; i < kColumnCount; ++i) {
+      if (kColumns[i].phases & bit(phase)) columns[i] += ns;
+    }
+  }
+  void add(const Shares& other) {
+    whole += other.whole;
+    for (std::size_t i = 0; i < kColumnCount; ++i) columns[i] += other.columns[i];
+  }
+};
 
 struct Row {
   CompileIndex compile;
@@ -36,118 +54,192 @@ struct Row {
   Shares shares{};
 };
 
-void add(Shares& shares, Phase phase, std::uint64_t samples) {
-  for (std::size_t i = 0; i < kColumnCount; ++i) {
-    if (kColumns[i].phases & bit(phase)) shares[i] += samples;
-  }
-}
-
-std::string function_of(const Selection& selection, const Compile& compile, std::size_t width) {
-  const Tables& tables = selection.tables();
-  if (compile.user_code == 0) return cell("-", width);
-  const Code& code = tables.codes[compile.user_code];
-  if (code.unreadable != Unreadable::kNo) return cell(unreadable_text(code.unreadable), width);
-  std::string place =
-      fmt::format(" {}:{}", base_name(tables.strings[code.filename]), code.first_line);
+std::string function_of(const Selection& selection, CompileIndex index, std::size_t width) {
+  CompiledFunction function = selection.attribution().function(index);
+  if (function.qualname.empty()) return cell("-", width);
+  if (function.unreadable != Unreadable::kNo) return cell(function.qualname, width);
+  std::string place = fmt::format(" {}:{}", base_name(function.file), function.line);
   // The method's own name and the line are the parts to keep.
   std::string place_text = cut(place, width * 2 / 3, true);
-  std::string name = cut(tables.strings[code.qualname], width - display_width(place_text), true);
+  std::string name = cut(function.qualname, width - display_width(place_text), true);
   return cell(name + place_text, width);
 }
 
-std::string shares_text(const Shares& shares, std::uint64_t samples) {
+std::string shares_text(const Shares& shares) {
   std::string text;
-  for (std::uint64_t share : shares) {
-    text += samples == 0 || share == 0
-                ? fmt::format("{:>7}", "-")
-                : fmt::format("{:>6.0f}%",
-                              100.0 * static_cast<double>(share) / static_cast<double>(samples));
+  for (std::uint64_t share : shares.columns) {
+    text += share == 0 ? fmt::format("{:>7}", "-")
+                       : fmt::format("{:>6.0f}%", 100.0 * static_cast<double>(share) /
+                                                      static_cast<double>(shares.whole));
   }
   return text;
 }
 
+Shares wall_shares(const Attribution& attribution, CompileIndex index) {
+  Shares shares;
+  if (const ExactCompile* timing = attribution.timing(index)) {
+    for (std::size_t i = 0; i < timing->phase_ns.size(); ++i) {
+      if (timing->phase_ns[i] > 0) shares.add(static_cast<Phase>(i), timing->phase_ns[i]);
+    }
+  } else if (const PastCompile* past = attribution.past(index)) {
+    for (const PastPhase& phase : past->phases) {
+      for (std::size_t i = 0; i < static_cast<std::size_t>(Phase::kCount); ++i) {
+        if (phase.name != phase_text(static_cast<Phase>(i))) continue;
+        shares.add(static_cast<Phase>(i), static_cast<std::uint64_t>(phase.wall_s * 1e9));
+      }
+    }
+  }
+  return shares;
+}
+
+// One compile per row, and lines below it that say why it was.
+class Table {
+ public:
+  explicit Table(const Selection& selection)
+      : selection_(selection), attribution_(selection.attribution()) {
+    for (CompileIndex i : selection.compiles) rows_.push_back({i});
+    add_samples();
+    for (Row& row : rows_) {
+      const Compile& compile = attribution_.compiles()[row.compile];
+      any_exact_ |= compile.timing != kNoIndex || compile.exact;
+      any_breaks_ |= attribution_.graph_breaks(row.compile) != nullptr;
+      // A part of the phases was asked for: then of the samples in it.
+      bool by_wall =
+          selection.options.phases.empty() && (compile.timing != kNoIndex || compile.samples == 0);
+      if (by_wall) row.shares = wall_shares(attribution_, row.compile);
+      total_.shares.add(row.shares);
+    }
+    keep_heaviest();
+    for (const Row& row : rows_) {
+      label_width_ = std::max(label_width_, attribution_.label(row.compile).size());
+    }
+    label_width_ = std::min(label_width_, kMaxLabel);
+    // Indent, flags, two numbers of eight, breaks, and the shares.
+    function_width_ =
+        kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) - 7 * kColumnCount;
+  }
+
+  void append(std::string& out) {
+    append_titles(out);
+    for (const Row& row : rows_) append_row(out, row);
+    if (left_out_ > 0) {
+      append_comment(out,
+                     fmt::format("{} compiles with {} are left out; compiles.json has all.",
+                                 grouped(left_out_), any_exact_ ? "less time" : "fewer samples"));
+    }
+    if (rows_.size() > 1) append_total(out);
+    if (flags_[0]) append_comment(out, "<: had begun before the recording did");
+    if (flags_[1]) append_comment(out, ">: was still open at the last sample of its thread");
+    if (flags_[2]) append_comment(out, "=: over when the recording began; what torch noted of it");
+    out += "#\n";
+  }
+
+ private:
+  void add_samples() {
+    std::uint64_t period_ns = attribution_.recording().meta().period_ns;
+    for (const StackCount& count : selection_.counts) {
+      if (count.compile == kNoCompile) continue;
+      auto row = std::lower_bound(rows_.begin(), rows_.end(), count.compile,
+                                  [](const Row& a, CompileIndex b) { return a.compile < b; });
+      row->samples += count.samples;
+      total_.samples += count.samples;
+      row->shares.add(count.phase, count.samples * period_ns);
+    }
+  }
+
+  void keep_heaviest() {
+    if (rows_.size() <= kMaxRows) return;
+    left_out_ = rows_.size() - kMaxRows;
+    std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      return std::pair(b.shares.whole, a.compile) < std::pair(a.shares.whole, b.compile);
+    });
+    rows_.resize(kMaxRows);
+    std::sort(rows_.begin(), rows_.end(),
+              [](const Row& a, const Row& b) { return a.compile < b.compile; });
+  }
+
+  void append_titles(std::string& out) const {
+    const char* what = any_exact_
+                           ? "Wall and shares of it are exact; where a ~ stands, wall is from the "
+                             "first to the last sample, and shares are of CPU."
+                           : "Wall is from the first to the last sample; shares are of CPU.";
+    append_comment(
+        out,
+        fmt::format("Compiles: {}, {:.2f} s on-CPU. {}", grouped(attribution_.compiles().size()),
+                    static_cast<double>(total_.samples) * selection_.period_s, what));
+    out += "#\n";
+    std::string titles = "# " + cell("Trace id", label_width_) + "    " +
+                         cell("Function", function_width_) + "  Wall s   CPU s";
+    for (const Column& column : kColumns) titles += fmt::format("{:>7}", column.title);
+    if (any_breaks_) titles += fmt::format("{:>7}", "breaks");
+    out += titles + '\n';
+  }
+
+  std::string wall_text(const Compile& compile) const {
+    if (compile.first_ns == 0) return "-";
+    std::uint64_t wall_ns = compile.wall_ns(attribution_.recording().meta().period_ns);
+    double wall_s = static_cast<double>(wall_ns) * 1e-9;
+    if (compile.exact) return fmt::format("{:.3f}", wall_s);
+    return fmt::format("{}{:.2f}", any_exact_ ? "~" : "", wall_s);
+  }
+
+  void append_row(std::string& out, const Row& row) {
+    const Compile& compile = attribution_.compiles()[row.compile];
+    char first = compile.before_attach ? '=' : compile.began_before ? '<' : ' ';
+    flags_[0] |= compile.began_before;
+    flags_[1] |= compile.open_at_end;
+    flags_[2] |= compile.before_attach;
+    std::string cpu = "-";
+    if (row.samples != 0) {
+      cpu = fmt::format("{:.2f}", static_cast<double>(row.samples) * selection_.period_s);
+    }
+    out += "  " + cell(attribution_.label(row.compile), label_width_) + ' ' + first +
+           (compile.open_at_end ? '>' : ' ') + ' ' +
+           function_of(selection_, row.compile, function_width_) +
+           fmt::format("{:>8}{:>8}", wall_text(compile), cpu) + shares_text(row.shares);
+    if (any_breaks_) {
+      const auto* breaks = attribution_.graph_breaks(row.compile);
+      out += breaks != nullptr ? fmt::format("{:>7}", breaks->size()) : fmt::format("{:>7}", "-");
+    }
+    const PastCompile* past = attribution_.past(row.compile);
+    bool is_last = attribution_.is_last_attempt(row.compile);
+    out += '\n';
+    if (past == nullptr || !is_last) return;
+    if (past->recompile_reason) append_why(out, "recompiled: " + *past->recompile_reason);
+    if (past->failed) append_why(out, "failed: " + *past->failed);
+  }
+
+  void append_why(std::string& out, const std::string& why) const {
+    std::string indent(2 + label_width_ + 4, ' ');
+    out += indent + cut(one_line(why), kReportColumns - indent.size()) + '\n';
+  }
+
+  void append_total(std::string& out) const {
+    out += "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
+           fmt::format("{:>8}{:>8.2f}", "",
+                       static_cast<double>(total_.samples) * selection_.period_s) +
+           shares_text(total_.shares) + '\n';
+  }
+
+  const Selection& selection_;
+  const Attribution& attribution_;
+  std::vector<Row> rows_;
+  Row total_{kNoCompile};
+  std::size_t left_out_ = 0;
+  std::size_t label_width_ = 8, function_width_ = 0;
+  bool any_exact_ = false, any_breaks_ = false;
+  bool flags_[3] = {};  // which of them need a line below the table
+};
+
 }  // namespace
 
 void append_compile_table(std::string& out, const Selection& selection) {
-  const Attribution& attribution = selection.attribution();
-  if (attribution.compiles().empty()) {
+  if (selection.attribution().compiles().empty()) {
     append_comment(out, "No torch.compile activity was seen.");
     out += "#\n";
     return;
   }
-  std::vector<Row> rows;
-  for (CompileIndex i : selection.compiles) rows.push_back({i});
-  Row total{kNoCompile};
-  for (const StackCount& count : selection.counts) {
-    if (count.compile == kNoCompile) continue;
-    auto row = std::lower_bound(rows.begin(), rows.end(), count.compile,
-                                [](const Row& a, CompileIndex b) { return a.compile < b; });
-    for (Row* sum : {&*row, &total}) {
-      sum->samples += count.samples;
-      add(sum->shares, count.phase, count.samples);
-    }
-  }
-  std::size_t left_out = 0;
-  if (rows.size() > kMaxRows) {
-    left_out = rows.size() - kMaxRows;
-    std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-      return std::pair(b.samples, a.compile) < std::pair(a.samples, b.compile);
-    });
-    rows.resize(kMaxRows);
-    std::sort(rows.begin(), rows.end(),
-              [](const Row& a, const Row& b) { return a.compile < b.compile; });
-  }
-
-  std::size_t label_width = 8;
-  for (const Row& row : rows) {
-    label_width = std::max(label_width, attribution.label(row.compile).size());
-  }
-  label_width = std::min(label_width, kMaxLabel);
-  // Indent, flags, two numbers of eight, and the shares.
-  std::size_t function_width = kReportColumns - 2 - label_width - 4 - 2 * 8 - 7 * kColumnCount;
-
-  append_comment(
-      out, fmt::format("Compiles: {}, {:.2f} s on-CPU. Wall is from the first to the last sample; "
-                       "shares are of CPU.",
-                       grouped(attribution.compiles().size()),
-                       static_cast<double>(total.samples) * selection.period_s));
-  out += "#\n";
-  std::string titles = "# " + cell("Trace id", label_width) + "    " +
-                       cell("Function", function_width) + "  Wall s   CPU s";
-  for (const Column& column : kColumns) titles += fmt::format("{:>7}", column.title);
-  out += titles + '\n';
-  bool before = false, open = false;
-  for (const Row& row : rows) {
-    const Compile& compile = attribution.compiles()[row.compile];
-    before |= compile.began_before;
-    open |= compile.open_at_end;
-    std::string wall = "-", cpu = "-";
-    if (compile.first_ns != 0) {
-      wall = fmt::format("{:.2f}", static_cast<double>(compile.last_ns - compile.first_ns) * 1e-9 +
-                                       selection.period_s);
-    }
-    if (row.samples != 0) {
-      cpu = fmt::format("{:.2f}", static_cast<double>(row.samples) * selection.period_s);
-    }
-    out += "  " + cell(attribution.label(row.compile), label_width) + ' ' +
-           (compile.began_before ? '<' : ' ') + (compile.open_at_end ? '>' : ' ') + ' ' +
-           function_of(selection, compile, function_width) + fmt::format("{:>8}{:>8}", wall, cpu) +
-           shares_text(row.shares, row.samples) + '\n';
-  }
-  if (left_out > 0) {
-    append_comment(
-        out, fmt::format("{} compiles with fewer samples are left out; compiles.json has all.",
-                         grouped(left_out)));
-  }
-  if (rows.size() > 1) {
-    out +=
-        "  " + cell("all", label_width) + "    " + cell("", function_width) +
-        fmt::format("{:>8}{:>8.2f}", "", static_cast<double>(total.samples) * selection.period_s) +
-        shares_text(total.shares, total.samples) + '\n';
-  }
-  if (before) append_comment(out, "<: had begun before the recording did");
-  if (open) append_comment(out, ">: was still open at the last sample of its thread");
-  out += "#\n";
+  Table(selection).append(out);
 }
 
 }  // namespace dynprof

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bpf/events.h"
+#include "symbolizer/attribution/spans.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -55,6 +56,32 @@ void append_losses(std::string& out, const Recording& recording) {
     append_comment(out, "The recording has no end mark: the recorder was ended while it wrote.");
   }
   for (const std::string& sentence : recording.damage()) append_comment(out, "Damage: " + sentence);
+}
+
+// How well the sources of attribution did; nothing of those the recording has not.
+void append_sources(std::string& out, const Attribution& attribution) {
+  const Agreement& agreement = attribution.agreement();
+  if (agreement.both > 0) {
+    append_comment(
+        out, fmt::format("torch's thread-locals and its frames both named the compile in "
+                         "{}: they differ in {}",
+                         plural(agreement.both, "sample", "samples"), grouped(agreement.differ)));
+  }
+  const Spans& spans = attribution.spans();
+  if (spans.empty()) return;
+  std::uint64_t exact = 0;
+  for (const Compile& compile : attribution.compiles()) {
+    if (compile.timing != kNoIndex && compile.exact) ++exact;
+  }
+  std::string text =
+      fmt::format("Exact times: {}, of {}", plural(spans.edge_count(), "event", "events"),
+                  plural(exact, "compile", "compiles"));
+  const EdgeLosses& losses = spans.losses();
+  if (losses.begins + losses.ends > 0) {
+    text += fmt::format("; {} begins and {} ends are missing", grouped(losses.begins),
+                        grouped(losses.ends));
+  }
+  append_comment(out, text);
 }
 
 std::string selection_text(const Selection& selection) {
@@ -114,6 +141,7 @@ void append_header(std::string& out, const Selection& selection) {
                          grouped(attribution.detached()));
   }
   append_comment(out, split + fmt::format("; {} of run time", grouped(attribution.runtime())));
+  append_sources(out, attribution);
   if (std::string only = selection_text(selection); !only.empty()) {
     append_comment(out, fmt::format("Only {}: {} samples", only, grouped(selection.samples)));
   }

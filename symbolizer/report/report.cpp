@@ -34,6 +34,27 @@ Selection select(FoldedRecording& folded, const ReportOptions& options) {
   return selection;
 }
 
+// Those of one compile.
+Selection part(const Selection& selection, CompileIndex compile) {
+  Selection one{selection.folded, selection.options, {compile}, {}, 0, selection.period_s};
+  for (const StackCount& count : selection.counts) {
+    if (count.compile != compile) continue;
+    one.counts.push_back(count);
+    one.samples += count.samples;
+  }
+  return one;
+}
+
+void append_tables(std::string& out, const Selection& selection) {
+  if (selection.samples > 0) {
+    append_symbol_table(out, selection);
+    append_user_lines(out, selection);
+  } else {
+    append_comment(out, "No samples.");
+  }
+  if (selection.options.tables) append_profile_tables(out, selection);
+}
+
 }  // namespace
 
 std::string render_report(FoldedRecording& folded, const ReportOptions& options) {
@@ -41,13 +62,17 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
   std::string out;
   append_header(out, selection);
   append_compile_table(out, selection);
-  if (selection.samples > 0) {
-    append_symbol_table(out, selection);
-    append_user_lines(out, selection);
-  } else {
-    append_comment(out, "No samples.");
+  if (options.compiles.empty()) {
+    append_tables(out, selection);
+    return out;
   }
-  if (options.tables) append_profile_tables(out, selection);
+  // Asked for compiles: a page of each.
+  for (CompileIndex compile : selection.compiles) {
+    if (compile != selection.compiles.front()) out += "#\n";
+    append_compile_page(out, selection, compile);
+    out += "#\n";
+    append_tables(out, part(selection, compile));
+  }
   return out;
 }
 

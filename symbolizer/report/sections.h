@@ -29,6 +29,8 @@ struct Selection {
 
 void append_header(std::string& out, const Selection& selection);
 void append_compile_table(std::string& out, const Selection& selection);
+// Of each of them: what is known beyond its row.
+void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile);
 void append_symbol_table(std::string& out, const Selection& selection);
 void append_user_lines(std::string& out, const Selection& selection);
 void append_profile_tables(std::string& out, const Selection& selection);
@@ -38,6 +40,11 @@ void append_profile_tables(std::string& out, const Selection& selection);
 std::string cell(std::string_view text, std::size_t width, bool keep_tail = false);
 // The same without filling up.
 std::string cut(std::string_view text, std::size_t width, bool keep_tail = false);
+// Each run of spaces and line breaks as one space.
+std::string one_line(std::string_view text);
+// "<title>  <text>" with the text broken at spaces into lines below each other, at most `most`.
+void append_item(std::string& out, std::string_view title, std::string_view text,
+                 std::size_t most = 6);
 // "# <text>" broken at spaces into lines.
 void append_comment(std::string& out, std::string_view text);
 // "12,345".

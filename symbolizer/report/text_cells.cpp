@@ -21,6 +21,37 @@ std::string cell(std::string_view text, std::size_t width, bool keep_tail) {
   return out;
 }
 
+std::string one_line(std::string_view text) {
+  std::string out;
+  for (char c : text.substr(0, 100'000)) {
+    bool space = c == ' ' || c == '\n' || c == '\t' || c == '\r';
+    if (!space) {
+      out += c;
+    } else if (!out.empty() && out.back() != ' ') {
+      out += ' ';
+    }
+  }
+  if (!out.empty() && out.back() == ' ') out.pop_back();
+  return out;
+}
+
+void append_item(std::string& out, std::string_view title, std::string_view text,
+                 std::size_t most) {
+  constexpr std::size_t kTitle = 14;
+  std::string rest = escape_terminal(one_line(text));
+  std::string indent = "  " + cell(title, kTitle) + ' ';
+  std::size_t width = kReportColumns - indent.size();
+  for (std::size_t line = 1; !rest.empty(); ++line) {
+    // Byte positions are at least as many as columns: the last space that surely fits.
+    std::size_t space = display_width(rest) <= width ? rest.size() : rest.rfind(' ', width);
+    bool last = line == most || space == std::string::npos || space == 0;
+    out += indent + (last ? truncate_columns(rest, width) : rest.substr(0, space)) + '\n';
+    if (last || space >= rest.size()) return;
+    rest.erase(0, space + 1);
+    indent.assign(indent.size(), ' ');
+  }
+}
+
 void append_comment(std::string& out, std::string_view text) {
   constexpr std::size_t kWidth = kReportColumns - 2;
   std::string rest = escape_terminal(text);

@@ -109,7 +109,9 @@ void write_compiles(JsonWriter& json, const Tables& tables, const Attribution& a
   json.begin_array();
   for (std::size_t i = 0; i < attribution.compiles().size(); ++i) {
     const Compile& compile = attribution.compiles()[i];
-    const Thread& thread = tables.threads[compile.thread];
+    // What only torch remembers is on no thread.
+    const Thread thread = compile.thread != kNoThread ? tables.threads[compile.thread]
+                                                      : Thread{.pid = compile.pid};
     json.line_break();
     json.begin_object();
     json.field("id", compile.id.text());

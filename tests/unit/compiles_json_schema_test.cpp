@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "symbolizer/attribution/generated.h"
 #include "symbolizer/export/compiles_json.h"
+#include "tests/unit/fake_edges.h"
 #include "tests/unit/fake_torch.h"
 
 namespace dynprof {
@@ -16,6 +18,7 @@ struct CompilesJson : testing::Test {
   FakeRecording fake;
   FakeTorch torch{fake};
   ThreadId thread = fake.thread(100, 103);
+  FakeEdges edges{fake, thread};
 
   Json json() {
     Attribution attribution(fake);
@@ -115,6 +118,195 @@ TEST_F(CompilesJson, NamesThatAreNotUtf8StayJson) {
   EXPECT_TRUE(document["python"].is_null());
   EXPECT_TRUE(document["pid"].is_null());
   EXPECT_EQ(document["compiles"][0]["file"], "/\xef\xbf\xbd/\"\n.py");
+}
+
+TEST_F(CompilesJson, ExactTimes) {
+  edges.cpu_ns = 1'000'000;
+  edges.forward("0/0");
+  SpanEdge& last = fake.edit_tables().edges.back();
+  last.cpu_ns = 41'000'000;
+  fake.sample_at(fake.meta().start_ns + 50'000'000, thread, torch.lowering(),
+                 torch.forward(0, 0, 0, 0x1000));
+  Json document = json();
+  const Json& compile = document["compiles"][0];
+  EXPECT_EQ(compile["exact"], true);
+  EXPECT_EQ(compile["complete"], true);
+  EXPECT_EQ(compile["start_ns"], fake.meta().start_ns);
+  EXPECT_EQ(compile["wall_s"], 0.1);
+  EXPECT_EQ(compile["cpu_s"], 0.01) << "its samples";
+  EXPECT_EQ(compile["wait_s"], 0.06) << "by the thread's CPU clock at both ends";
+  EXPECT_EQ(compile["nested_wall_s"], 0.0);
+  EXPECT_EQ(compile["phases"],
+            Json::parse(R"([{"name":"dynamo","wall_s":0.015,"cpu_s":null,"samples":0},
+                            {"name":"guards","wall_s":0.015,"cpu_s":null,"samples":0},
+                            {"name":"aot_autograd","wall_s":0.02,"cpu_s":null,"samples":0},
+                            {"name":"inductor","wall_s":0.03,"cpu_s":0.01,"samples":1},
+                            {"name":"wait","wall_s":0.02,"cpu_s":null,"samples":0}])"));
+  EXPECT_EQ(compile["torch_phases"].size(), 9u);
+  EXPECT_EQ(compile["torch_phases"][1],
+            Json::parse(R"({"name":"entire_frame_compile","phase":"dynamo","count":1,
+                            "wall_s":0.095,"exclusive_s":0.0})"));
+  EXPECT_EQ(document["edges"]["count"], 18);
+}
+
+TEST_F(CompilesJson, WhatTorchRemembers) {
+  fake.sample(thread, torch.running());
+  fake.sample(thread, torch.tracing(), torch.forward(0, 1, 1, 0x1000), 0, 2);
+  fake.sample(thread, torch.running());
+  Json row{{"trace_id", "0/1"},
+           {"kind", "forward"},
+           {"function", "forward"},
+           {"file", "/m.py"},
+           {"line", 3},
+           {"start_ns", fake.meta().start_ns + 5'000'000},
+           {"wall_s", 0.0251},
+           {"graph_breaks", {{{"reason", "print"}, {"file", "/m.py"}, {"line", 9}}}},
+           {"recompile_reason", "size mismatch"},
+           {"restart_reasons", {"a break"}},
+           {"failed", "Unsupported: x"},
+           {"cache", {{"fx_graph_hits", 1}}},
+           {"backward_from_cache", false},
+           {"metrics", {{"guard_count", 12}, {"dynamo_config", std::string(5000, 'x')}}}};
+  Json before = row;
+  before["trace_id"] = "0/0";
+  before["start_ns"] = 400'000'000;
+  before["phases"] = {{{"name", "inductor"}, {"wall_s", 0.02}}};
+  fake.fact(100, "history", "attach", Json{{"compiles", {before}}}.dump());
+  fake.fact(100, "history", "detach",
+            Json{{"compiles", {before, row}}, {"graph_breaks", {{{"reason", "alone"}}}}}.dump());
+  Json document = json();
+  ASSERT_EQ(document["compiles"].size(), 3u);
+  const Json& first = document["compiles"][0];
+  EXPECT_EQ(first["before_attach"], true);
+  EXPECT_EQ(first["exact"], true);
+  EXPECT_EQ(first["wall_s"], 0.0251);
+  EXPECT_EQ(first["samples"], 0);
+  EXPECT_TRUE(first["thread"].is_null() && first["cpu_s"].is_null());
+  EXPECT_EQ(first["function"], "forward");
+  EXPECT_EQ(first["phases"],
+            Json::parse(R"([{"name":"inductor","wall_s":0.02,"cpu_s":null,"samples":0}])"));
+  EXPECT_EQ(first["name"], "_compile_inner_0_0-before");
+
+  const Json& restarted = document["compiles"][1];
+  EXPECT_EQ(restarted["attempt"], 0);
+  EXPECT_EQ(restarted["recompile_reason"], "size mismatch");
+  EXPECT_EQ(restarted["graph_breaks"], Json::array()) << "they are the last attempt's";
+  EXPECT_TRUE(restarted["failed"].is_null());
+  const Json& last = document["compiles"][2];
+  EXPECT_EQ(last["attempt"], 1);
+  EXPECT_EQ(last["before_attach"], false);
+  EXPECT_EQ(last["exact"], false);
+  EXPECT_EQ(last["torch_wall_s"], 0.0251);
+  EXPECT_EQ(last["graph_breaks"],
+            Json::parse(R"([{"reason":"print","file":"/m.py","line":9,"stack":[]}])"));
+  EXPECT_EQ(last["restart_reasons"], Json::parse(R"(["a break"])"));
+  EXPECT_EQ(last["failed"], "Unsupported: x");
+  EXPECT_EQ(last["cache"]["fx_graph_hits"], 1);
+  EXPECT_EQ(last["backward_from_cache"], false);
+  EXPECT_EQ(last["metrics"], Json::parse(R"({"guard_count":12})"));
+  EXPECT_EQ(document["graph_breaks"],
+            Json::parse(R"([{"reason":"alone","file":null,"line":null,"stack":[]}])"));
+}
+
+TEST_F(CompilesJson, GraphBreaksToldByEdges) {
+  edges.compile("0/0", 0);
+  edges.begin("dynamo");
+  edges.begin("compile_attempt_0");
+  fake.pass_ms(10);
+  edges.emit(EdgeKind::kGraphBreak,
+             R"({"reason":"print","file":"/m.py","line":9,
+                 "stack":[{"file":"/m.py","line":3,"function":"step"}]})",
+             0);
+  edges.end();
+  edges.compile("0/0", 1);
+  edges.begin("compile_attempt_1");
+  fake.pass_ms(5);
+  edges.emit(EdgeKind::kGraphBreak, "", 0);
+  edges.emit(EdgeKind::kGraphBreak, "{\"reason\":[]}", 0);
+  edges.end();
+  edges.end();
+  edges.compile("7/7");  // of no compile that anybody saw
+  edges.emit(EdgeKind::kGraphBreak, R"({"reason":"lost"})", 0);
+  fake.fact(100, "history", "detach",
+            Json{{"compiles",
+                  {{{"trace_id", "0/0"},
+                    {"kind", "forward"},
+                    {"start_ns", fake.meta().start_ns},
+                    {"wall_s", 0.015},
+                    {"graph_breaks", {{{"reason", "of history"}}}}}}}}
+                .dump());
+  Json document = json();
+  ASSERT_EQ(document["compiles"].size(), 2u);
+  EXPECT_EQ(document["compiles"][0]["graph_breaks"], Json::array());
+  const Json& breaks = document["compiles"][1]["graph_breaks"];
+  ASSERT_EQ(breaks.size(), 3u);
+  EXPECT_EQ(breaks[0], Json::parse(R"({"reason":"print","file":"/m.py","line":9,
+                "stack":[{"file":"/m.py","line":3,"function":"step"}]})"));
+  for (int i : {1, 2}) {
+    EXPECT_EQ(breaks[i], Json::parse(R"({"reason":null,"file":null,"line":null,"stack":[]})"));
+  }
+}
+
+TEST_F(CompilesJson, GraphBreaksOfAThreadWhosePhasesAreNotWatched) {
+  fake.sample(thread, torch.running());
+  fake.sample(thread, torch.tracing(), torch.forward(0, 0, 0, 0x1000), 0, 3);
+  edges.compile("0/0");
+  edges.emit(EdgeKind::kGraphBreak, R"({"reason":"print"})", 0);
+  fake.sample(thread, torch.running());
+  EXPECT_EQ(json()["compiles"][0]["graph_breaks"].size(), 1u);
+}
+
+TEST_F(CompilesJson, Agreement) {
+  TorchState state = fake.torch_state("0/0", 0, {"dynamo"});
+  auto marker = FakeRecording::compile_marker(0, 0, 0x1000);
+  fake.sample(thread, torch.tracing(), fake.torch_context(state, {marker}), 0, 3);
+  marker.compile_id = 1;
+  fake.sample(thread, torch.tracing(), fake.torch_context(state, {marker}));
+  EXPECT_EQ(json()["agreement"], Json::parse(R"({"both":4,"differ":1})"));
+}
+
+TEST_F(CompilesJson, GeneratedFiles) {
+  edges.forward("0/0");
+  edges.backward("0/0");
+  auto file = [&](const std::string& id, const std::string& direction, const std::string& name) {
+    Json description{{"trace_id", id}, {"kind", "wrapper"},      {"direction", direction},
+                     {"name", name},   {"origin", "/tmp/c1.py"}, {"truncated", false}};
+    fake.fact(100, "generated", description.dump(), "content of " + name);
+  };
+  file("0/0", "forward", "wrapper.py");
+  file("0/0", "backward", "wrapper.py");
+  file("0/0", "", "../../etc/passwd");
+  file("9/9", "", "lost.py");
+  file("", "", "");
+  fake.fact(100, "generated", "no json", "x");
+  fake.fact(100, "generated", "[1]", "x");
+  Json document = json();
+  auto paths = [&](std::size_t compile) {
+    std::vector<std::string> list;
+    for (const Json& one : document["compiles"][compile]["generated"]) list.push_back(one["path"]);
+    return list;
+  };
+  EXPECT_EQ(paths(0), (std::vector<std::string>{"generated/0_0/wrapper.py",
+                                                "generated/0_0/_._.._etc_passwd"}));
+  EXPECT_EQ(paths(1), (std::vector<std::string>{"generated/0_0/wrapper_2.py"}));
+  EXPECT_EQ(document["compiles"][0]["generated"][0],
+            Json::parse(R"({"path":"generated/0_0/wrapper.py","kind":"wrapper",
+                            "direction":"forward","origin":"/tmp/c1.py","truncated":false})"));
+  Attribution attribution(fake);
+  Generated generated(attribution);
+  ASSERT_EQ(generated.files().size(), 5u);
+  EXPECT_EQ(generated.files()[3].path(), "generated/9_9/lost.py");
+  EXPECT_EQ(generated.files()[4].directory, "unknown");
+}
+
+TEST_F(CompilesJson, ManyFilesOfOneName) {
+  for (int i = 0; i < 12'000; ++i) {
+    fake.edit_tables().facts.push_back(
+        Fact{100, 1, fake.string("generated"), fake.string(R"({"name":"A.py"})"), 0});
+  }
+  Attribution attribution(fake);
+  EXPECT_EQ(Generated(attribution).files().size(), 10'000u);
+  EXPECT_EQ(Generated(attribution).files().back().name, "A_10000.py");
 }
 
 TEST_F(CompilesJson, AnEmptyRecording) {

@@ -100,12 +100,20 @@ TEST_F(ExportFormats, MistakesAreNamedAndLeaveNothing) {
   auto no_compile = write("chrome", "x", "9/9");
   ASSERT_FALSE(no_compile);
   EXPECT_EQ(no_compile.error().what, "no compile 9/9");
-  EXPECT_EQ(write("json", "x", "0/0").error().exit_code, 2);
 
   auto no_folder = write("folded", "none/x");
   ASSERT_FALSE(no_folder);
   EXPECT_EQ(no_folder.error().errno_value, ENOENT);
   EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST_F(ExportFormats, TheLedgerOfOneId) {
+  ASSERT_TRUE(write("json", "one.json", "1/0"));
+  ASSERT_TRUE(write("json", "all.json"));
+  std::string one = slurp("one.json"), all = slurp("all.json");
+  EXPECT_NE(one.find("\"1/0\""), std::string::npos);
+  EXPECT_EQ(one.find("\"0/0\""), std::string::npos);
+  EXPECT_LT(one.size(), all.size());
 }
 
 TEST_F(ExportFormats, WithoutThePicturesProgramsNoFileIsMade) {

@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "symbolizer/attribution/compile.h"
 #include "symbolizer/base/result.h"
 #include "symbolizer/recording/reader.h"
 
@@ -123,8 +124,8 @@ class FakeRecording : public Recording {
     return it->second;
   }
   // Root first.
-  ContextId context(std::vector<Marker> markers) {
-    Context context{std::move(markers)};
+  ContextId context(std::vector<Marker> markers) { return context(Context{std::move(markers)}); }
+  ContextId context(Context context) {
     for (ContextId id = 0; id < tables_.contexts.size(); ++id) {
       if (tables_.contexts[id] == context) return id;
     }
@@ -151,6 +152,22 @@ class FakeRecording : public Recording {
                   .attempt = attempt,
                   .instance = instance};
   }
+  // What torch's thread-locals say: `id` as torch prints it ("" for no compile), phases outermost first.
+  TorchState torch_state(std::string_view id, std::int32_t attempt,
+                         const std::vector<std::string>& phases = {}) {
+    TraceId parsed = parse_trace_id(id);
+    TorchState state{TorchStatus::kRead, parsed.autograd, parsed.frame, parsed.compile, -1, {}};
+    if (is_valid(parsed)) state.attempt = attempt;
+    for (const std::string& phase : phases) state.phases.push_back(string(phase));
+    return state;
+  }
+  ContextId torch_context(const TorchState& state, std::vector<Marker> markers = {}) {
+    return context(Context{std::move(markers), state});
+  }
+  void edge(const SpanEdge& edge) { tables_.edges.push_back(edge); }
+  void fact(std::int32_t pid, std::string_view kind, std::string_view name, std::string_view body) {
+    tables_.facts.push_back(Fact{pid, now_, string(kind), string(name), blob(body)});
+  }
   void process(const Process& process) { tables_.processes.push_back(process); }
   ThreadId thread(std::int32_t pid, std::int32_t tid, std::string_view comm = "python3") {
     tables_.threads.push_back(Thread{.pid = pid, .tid = tid, .comm = string(comm)});
@@ -173,6 +190,7 @@ class FakeRecording : public Recording {
   }
   std::uint64_t now() const { return now_; }
   void skip(std::uint64_t periods) { now_ += periods * meta_.period_ns; }
+  void pass_ms(std::uint64_t ms) { now_ += ms * 1'000'000; }
 
   // ---- Recording -------------------------------------------------------------------------------
   const Meta& meta() const override { return meta_; }

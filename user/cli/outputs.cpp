@@ -5,13 +5,17 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <map>
+#include <string_view>
 
 #include "symbolizer/attribution/attribution.h"
+#include "symbolizer/attribution/generated.h"
 #include "symbolizer/base/gzip.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/callgraph.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/compiles_json.h"
+#include "symbolizer/export/dynamo_pstats.h"
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/profile/folded_recording.h"
 #include "symbolizer/report/report.h"
@@ -26,11 +30,12 @@ class Outputs {
       : directory_(directory),
         attribution_(attribution),
         folded_(attribution),
+        traced_(attribution),
         terminal_(terminal),
         period_ns_(attribution.recording().meta().period_ns) {}
 
   void write(const OutputOptions& options) {
-    if (!attribution_.compiles().empty()) {
+    if (first_sampled() != kNoCompile || any_traced()) {
       auto made = directory_.subdirectory("compiles");
       if (made)
         compiles_.emplace(std::move(*made));
@@ -39,7 +44,9 @@ class Outputs {
     }
     write_file(directory_, "compiles.json", compiles_json(attribution_, folded_.counts()));
     write_profiles();
+    write_dynamo_profiles();
     write_traces();
+    write_generated_code();
     bool graphs = options.call_graphs && compiles_ && write_call_graphs();
     ReportOptions report;
     report_ = render_report(folded_, report);
@@ -51,7 +58,14 @@ class Outputs {
     }
   }
 
+  // Those without samples have no files of their own.
+  CompileIndex first_sampled() const {
+    for (CompileIndex i = 0; i < attribution_.compiles().size(); i++)
+      if (attribution_.compiles()[i].samples > 0) return i;
+    return kNoCompile;
+  }
   const std::string& report() const { return report_; }
+  std::size_t generated() const { return generated_; }
   std::size_t call_graphs() const { return call_graphs_; }
   std::optional<Error> first_error() const { return first_error_; }
 
@@ -61,7 +75,7 @@ class Outputs {
   }
 
   void write_file(const OutputDirectory& directory, const std::string& name,
-                  const std::string& bytes) {
+                  std::string_view bytes) {
     auto file = directory.file(name);
     if (!file) return failed(file.error());
     (*file)->write(bytes);
@@ -83,6 +97,26 @@ class Outputs {
     });
   }
 
+  bool any_traced() const {
+    for (CompileIndex i = 0; i < attribution_.compiles().size(); i++)
+      if (traced_.of(i)) return true;
+    return false;
+  }
+
+  template <class Visit>
+  void for_each_traced(const Visit& visit) {
+    for (CompileIndex i = 0; i < attribution_.compiles().size(); i++)
+      if (const DynamoProfile* profile = traced_.of(i))
+        visit(*profile, attribution_.file_stem(i) + ".dynamo");
+  }
+
+  void write_dynamo_profiles() {
+    if (!compiles_) return;
+    for_each_traced([&](const DynamoProfile& profile, const std::string& stem) {
+      write_file(*compiles_, stem + ".profile", dynamo_pstats_bytes(profile));
+    });
+  }
+
   void write_traces() {
     std::vector<TraceTarget> targets;
     targets.push_back({{}, [this]() -> Result<std::unique_ptr<ByteSink>> {
@@ -101,6 +135,29 @@ class Outputs {
       failed(done.error());
   }
 
+  // Names and bytes are the target's: each file is new, in a directory of ours, and nothing is run.
+  void write_generated_code() {
+    Generated generated(attribution_);
+    if (generated.files().empty()) return;
+    auto top = directory_.subdirectory("generated");
+    if (!top) return failed(top.error());
+    std::map<std::string, OutputDirectory> folders;
+    const Tables& tables = attribution_.recording().tables();
+    for (const GeneratedCopy& file : generated.files()) {
+      auto folder = folders.find(file.directory);
+      if (folder == folders.end()) {
+        auto made = top->subdirectory(sanitize_file_component(file.directory));
+        if (!made) {
+          failed(made.error());
+          continue;
+        }
+        folder = folders.emplace(file.directory, std::move(*made)).first;
+      }
+      write_file(folder->second, sanitize_file_component(file.name), tables.blobs[file.body]);
+      generated_++;
+    }
+  }
+
   // False: no tools, said in one line.
   bool write_call_graphs() {
     const char* path = std::getenv("PATH");
@@ -112,7 +169,7 @@ class Outputs {
     CallgraphOptions options;
     options.run_as = owner_behind_sudo();
     bool all = true;
-    for_each_sampled([&](CompileIndex, const std::string& stem) {
+    auto draw = [&](const std::string& stem) {
       terminal_.progress(fmt::format("call graph of {}", stem));
       auto svg = compiles_->plain_file(stem + ".svg");
       if (!svg) return failed(svg.error());
@@ -125,7 +182,9 @@ class Outputs {
         return;
       }
       call_graphs_++;
-    });
+    };
+    for_each_sampled([&](CompileIndex, const std::string& stem) { draw(stem); });
+    for_each_traced([&](const DynamoProfile&, const std::string& stem) { draw(stem); });
     terminal_.clear_progress();
     return all;
   }
@@ -133,11 +192,13 @@ class Outputs {
   const OutputDirectory& directory_;
   const Attribution& attribution_;
   FoldedRecording folded_;
+  DynamoProfiles traced_;
   Terminal& terminal_;
   std::uint64_t period_ns_;
   std::optional<OutputDirectory> compiles_;
   std::string report_;
   std::size_t call_graphs_ = 0;
+  std::size_t generated_ = 0;
   std::optional<Error> first_error_;
 };
 
@@ -169,15 +230,17 @@ Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions
   terminal.line(fmt::format("Wrote {}/", shown));
   terminal.line(fmt::format("  report.txt        less {}/report.txt", shown));
   terminal.line("  trace.json.gz     drop it on https://ui.perfetto.dev or https://speedscope.app");
-  if (!attribution.compiles().empty()) {
+  if (CompileIndex first = outputs.first_sampled(); first != kNoCompile) {
+    const std::size_t compiles = attribution.compiles().size();
+    const std::string stem = attribution.file_stem(first);
     terminal.line(fmt::format("  compiles/         {} {}: snakeviz {}/compiles/{}.profile",
-                              attribution.compiles().size(),
-                              attribution.compiles().size() == 1 ? "compile" : "compiles", shown,
-                              attribution.file_stem(0)));
+                              compiles, compiles == 1 ? "compile" : "compiles", shown, stem));
     if (outputs.call_graphs())
-      terminal.line(fmt::format("                    call graph: {}/compiles/{}.svg", shown,
-                                attribution.file_stem(0)));
+      terminal.line(fmt::format("                    call graph: {}/compiles/{}.svg", shown, stem));
   }
+  if (outputs.generated() > 0)
+    terminal.line(fmt::format("  generated/        {} files of code that torch made, by trace id",
+                              outputs.generated()));
   terminal.line(fmt::format("  later: dynprof-bpf report {}  (or export, on any machine)", shown));
   if (outputs.first_error()) return *outputs.first_error();
   return {};

@@ -256,6 +256,19 @@ std::vector<std::uint64_t> TorchWatch::callers_of(const dp_inline_event& event) 
   return callers;
 }
 
+// A call lies in another if that one's caller is among its callers, but is not its own. A chain too
+// long to be sent whole may end before it: then only if it does not show the frames around that caller,
+// between which it would be.
+bool TorchWatch::lies_in(const OpenInline& outer, const std::vector<std::uint64_t>& callers,
+                         bool whole) {
+  if (callers.empty() || outer.callers.empty() || callers[0] == outer.callers[0]) return false;
+  auto shows = [&](std::uint64_t frame) {
+    return std::find(callers.begin(), callers.end(), frame) != callers.end();
+  };
+  if (shows(outer.callers[0])) return true;
+  return !whole && std::none_of(outer.callers.begin() + 1, outer.callers.end(), shows);
+}
+
 void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event& event) {
   auto tid = static_cast<pid_t>(event.header.tid);
   auto at = threads_.find(tid);
@@ -280,19 +293,12 @@ void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event&
   auto& open = thread.inlined;
   if (event.begin) {
     if (!open.empty() && is_same_call(open.back(), event)) return;
-    const auto callers = callers_of(event);
-    // Inside the call whose caller's frame is among ours, but is not our own caller. A chain too long
-    // to be sent whole is taken to go on.
-    auto lies_in = [&](std::uint64_t outer) {
-      if (callers.empty() || callers[0] == outer) return false;
-      return std::find(callers.begin(), callers.end(), outer) != callers.end() ||
-             event.caller_count == DP_MAX_INLINE_CALLERS;
-    };
+    auto callers = callers_of(event);
+    const bool whole = event.caller_count < DP_MAX_INLINE_CALLERS;
     std::size_t keep = open.size();
-    while (keep > 0 && !lies_in(open[keep - 1].caller)) --keep;
+    while (keep > 0 && !lies_in(open[keep - 1], callers, whole)) --keep;
     leave_inlined(process, tid, thread, keep, now_ns);
-    open.push_back(
-        {event.frame, callers.empty() ? 0 : callers[0], event.code, now_ns, thread.open.size()});
+    open.push_back({event.frame, std::move(callers), event.code, now_ns, thread.open.size()});
     edge.kind = EdgeKind::kInlineBegin;
     edge.code = event.code ? process.code(event.code, event.identity) : 0;
   } else {

@@ -61,7 +61,8 @@ class TorchWatch {
  private:
   struct OpenInline {
     std::uint64_t frame;
-    std::uint64_t caller;  // dp_frame_key of the frame that called it
+    std::vector<std::uint64_t>
+        callers;  // dp_frame_key of the frame that called it, of its caller ...
     std::uint64_t code;
     std::uint64_t begin_ns;
     std::size_t phases;  // open around it
@@ -91,6 +92,8 @@ class TorchWatch {
   void end_watch(const WatchedProcess& process, pid_t tid, Thread& thread, std::uint64_t now_ns);
   StringId name_now(const WatchedProcess& process, const Thread& thread);
   static bool is_same_call(const OpenInline& last, const dp_inline_event& event);
+  static bool lies_in(const OpenInline& outer, const std::vector<std::uint64_t>& callers,
+                      bool whole);
   static std::vector<std::uint64_t> callers_of(const dp_inline_event& event);
   bool too_fast(Thread& thread, std::uint64_t now_ns);
   void watch_breaks(const WatchedProcess& process, pid_t tid, Thread& thread);

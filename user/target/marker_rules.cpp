@@ -217,7 +217,7 @@ std::optional<InlineWatch> resolve_inline_watch(RemoteObjects& objects,
       continue;
     InlineWatch watch;
     watch.code = address;
-    watch.begin = address + t.bpf.code_instructions + 2ULL * test->begin;
+    watch.begin = address + t.bpf.code_instructions + 2ULL * test[1].begin;
     watch.end = address + t.bpf.code_instructions + 2ULL * test[2].begin;
     watch.slot = *slot;
     return watch;

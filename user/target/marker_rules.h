@@ -36,8 +36,8 @@ struct ResolvedMarker {
 std::vector<ResolvedMarker> resolve_markers(RemoteObjects& objects, const PythonRuntime& runtime);
 
 // The function torch enters for each user function that Dynamo traces, and what is watched of it:
-// `profile_inline_call` of torch 2.13 and 2.14. Its first statement is the first line after its
-// first; when the trace succeeded it goes on two lines below that. CPython 3.11 and later.
+// `profile_inline_call` of torch 2.13 and 2.14. With torch's own profiler off, the second line of its
+// body yields, and the third is reached when the trace succeeded. CPython 3.11 and later.
 struct InlineWatch {
   std::uint64_t code = 0;
   std::uint64_t begin = 0;  // addresses of instructions

@@ -1,0 +1,251 @@
+// One compile: its phases as a bar, its attempts, why it was, torch's own phases, its code.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/generated.h"
+#include "symbolizer/attribution/torch_history.h"
+#include "symbolizer/base/text.h"
+#include "symbolizer/report/dynamo_table.h"
+#include "symbolizer/report/sections.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kBar = 50;
+constexpr std::size_t kMaxTorchPhases = 25;
+constexpr std::size_t kMaxListed = 30;
+
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+std::string counted(std::uint64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", grouped(count), count == 1 ? one : many);
+}
+
+class Page {
+ public:
+  Page(std::string& out, const Selection& selection, CompileIndex index)
+      : out_(out),
+        selection_(selection),
+        attribution_(selection.attribution()),
+        index_(index),
+        compile_(attribution_.compiles()[index]),
+        timing_(attribution_.timing(index)),
+        past_(attribution_.past(index)),
+        period_ns_(attribution_.recording().meta().period_ns) {}
+
+  void append() {
+    append_title();
+    append_phases();
+    append_attempts();
+    append_why();
+    append_torch_phases();
+    append_dynamo_table(out_, attribution_, DynamoProfiles(attribution_), index_);
+    append_generated();
+  }
+
+ private:
+  void append_title() {
+    CompiledFunction function = attribution_.function(index_);
+    std::string of =
+        function.qualname.empty() ? "" : fmt::format(" of {}", cut(function.qualname, 60));
+    if (function.unreadable == Unreadable::kNo && !function.file.empty()) {
+      of += fmt::format(" {}:{}", cut(function.file, 60, true), function.line);
+    }
+    append_comment(out_, fmt::format("Compile {}: {}{}", attribution_.label(index_),
+                                     compile_kind_text(compile_.kind), of));
+    std::string text;
+    if (compile_.thread != kNoThread) {
+      const Thread& thread = selection_.tables().threads[compile_.thread];
+      text = fmt::format("Thread {} of process {}", thread.tid, thread.pid);
+    } else {
+      text = fmt::format("Process {}", compile_.pid);
+    }
+    std::uint64_t start_ns = attribution_.recording().meta().start_ns;
+    if (compile_.first_ns >= start_ns && compile_.first_ns != 0) {
+      text +=
+          fmt::format("; {} {:.3f} s after the recording", compile_.began_before ? "seen" : "began",
+                      seconds(compile_.first_ns - start_ns));
+    } else if (compile_.first_ns != 0) {
+      text += fmt::format("; began {:.3f} s before the recording",
+                          seconds(start_ns - compile_.first_ns));
+    }
+    if (compile_.first_ns != 0) {
+      text += fmt::format("; {:.3f} s wall{}", seconds(compile_.wall_ns(period_ns_)),
+                          compile_.exact ? "" : " as far as seen");
+    }
+    text += fmt::format("; {:.3f} s on-CPU in {}", seconds(compile_.samples * period_ns_),
+                        counted(compile_.samples, "sample", "samples"));
+    append_comment(out_, text);
+    if (compile_.began_before) append_comment(out_, "It had begun before the recording did.");
+    if (compile_.open_at_end) append_comment(out_, "It was still open when the recording ended.");
+    if (compile_.before_attach) {
+      append_comment(out_, "It was over when the recording began: this is what torch noted of it.");
+    }
+  }
+
+  void append_phases() {
+    std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> cpu_ns{};
+    std::uint64_t cpu_sum = 0;
+    for (const StackCount& count : selection_.folded.counts().of(index_)) {
+      cpu_ns[static_cast<std::size_t>(count.phase)] += count.samples * period_ns_;
+      cpu_sum += count.samples * period_ns_;
+    }
+    std::uint64_t whole = cpu_sum;
+    if (timing_ != nullptr) {
+      whole = timing_->end_ns - timing_->begin_ns;
+    }
+    if (whole == 0) return;
+    out_ += "#\n";
+    out_ += fmt::format("# {:<14} {:>9} {:>9}  Share of {}\n", "Phase", "Wall s", "CPU s",
+                        timing_ != nullptr ? "wall" : "CPU");
+    for (std::size_t i = 0; i < cpu_ns.size(); ++i) {
+      std::uint64_t ns = timing_ != nullptr ? timing_->phase_ns[i] : cpu_ns[i];
+      if (ns == 0 && cpu_ns[i] == 0) continue;
+      append_bar(phase_text(static_cast<Phase>(i)), timing_ != nullptr, ns, cpu_ns[i], whole);
+    }
+    if (timing_ != nullptr && timing_->nested_ns > 0) {
+      append_bar("(nested)", true, timing_->nested_ns, 0, whole);
+    }
+  }
+
+  void append_bar(const char* name, bool wall_known, std::uint64_t ns, std::uint64_t cpu_ns,
+                  std::uint64_t whole) {
+    double share = std::min(1.0, static_cast<double>(ns) / static_cast<double>(whole));
+    auto length = static_cast<std::size_t>(share * kBar + 0.5);
+    std::string wall = wall_known ? fmt::format("{:.3f}", seconds(ns)) : "-";
+    std::string cpu = cpu_ns > 0 ? fmt::format("{:.3f}", seconds(cpu_ns)) : "-";
+    out_ += fmt::format("  {:<14} {:>9} {:>9}  {:>4.0f}%{}{}\n", name, wall, cpu, 100 * share,
+                        length > 0 ? " " : "", std::string(length, '#'));
+  }
+
+  void append_attempts() {
+    std::vector<CompileIndex> attempts;
+    for (CompileIndex i = 0; i < attribution_.compiles().size(); ++i) {
+      if (attribution_.compiles()[i].episode == compile_.episode) attempts.push_back(i);
+    }
+    if (attempts.size() < 2) return;
+    out_ += "#\n";
+    append_comment(out_, fmt::format("Attempts: {}", attempts.size()));
+    for (CompileIndex i : attempts) {
+      const Compile& compile = attribution_.compiles()[i];
+      std::string text = compile.first_ns == 0
+                             ? "not seen"
+                             : fmt::format("{:.3f} s wall", seconds(compile.wall_ns(period_ns_)));
+      if (!attribution_.is_last_attempt(i)) text += ", then begun again";
+      if (i == index_) text += "  (this one)";
+      append_item(out_, attribution_.label(i), text);
+    }
+  }
+
+  void append_why() {
+    std::string text;
+    append_breaks(text);
+    if (past_ != nullptr) append_past(text);
+    if (text.empty()) return;
+    out_ += "#\n";
+    append_comment(out_, "Why (what torch noted of all attempts together stands at each of them)");
+    out_ += text;
+  }
+
+  void append_breaks(std::string& text) {
+    const std::vector<PastBreak>* breaks = attribution_.graph_breaks(index_);
+    if (breaks == nullptr) return;
+    list(text, breaks->size(), "graph break", [&](std::size_t i) {
+      const PastBreak& one = (*breaks)[i];
+      std::string place = one.file.empty() ? "" : fmt::format("{}:{}: ", one.file, one.line);
+      append_item(text, "graph break", place + (one.reason.empty() ? "?" : one.reason));
+    });
+  }
+
+  void append_past(std::string& text) {
+    if (past_->recompile_reason) append_item(text, "recompiled", *past_->recompile_reason);
+    list(text, past_->restart_reasons.size(), "restarted",
+         [&](std::size_t i) { append_item(text, "restarted", past_->restart_reasons[i]); });
+    if (past_->failed) append_item(text, "failed", *past_->failed);
+    if (past_->caches) {
+      const PastCaches& caches = *past_->caches;
+      append_item(
+          text, "caches",
+          fmt::format("FxGraph {}, {}; AOTAutograd {}, {}", counted(caches.fx_hits, "hit", "hits"),
+                      counted(caches.fx_misses, "miss", "misses"),
+                      counted(caches.aot_hits, "hit", "hits"),
+                      counted(caches.aot_misses, "miss", "misses")));
+    }
+    if (past_->backward_from_cache.value_or(false)) {
+      append_item(text, "backward",
+                  "came with it from AOTAutogradCache, so there is no compile of its own");
+    }
+  }
+
+  template <class Append>
+  static void list(std::string& text, std::size_t count, const char* title, const Append& append) {
+    for (std::size_t i = 0; i < std::min(count, kMaxListed); ++i) append(i);
+    if (count > kMaxListed) {
+      append_item(text, title, fmt::format("... and {} more", grouped(count - kMaxListed)));
+    }
+  }
+
+  void append_torch_phases() {
+    if (timing_ == nullptr || timing_->torch_phases.empty()) return;
+    std::vector<const TorchPhaseTime*> times;
+    for (const TorchPhaseTime& time : timing_->torch_phases) times.push_back(&time);
+    std::stable_sort(times.begin(), times.end(),
+                     [](const TorchPhaseTime* a, const TorchPhaseTime* b) {
+                       return a->exclusive_ns > b->exclusive_ns;
+                     });
+    out_ += "#\n";
+    append_comment(out_, "torch's own phases, by the time in them less what is inside");
+    out_ += "#     Own s    Wall s   Count  Phase           Name\n";
+    std::size_t shown = std::min(times.size(), kMaxTorchPhases);
+    for (std::size_t i = 0; i < shown; ++i) {
+      std::string_view name = selection_.tables().strings[times[i]->name];
+      std::string line =
+          fmt::format("  {:>9.3f} {:>9.3f} {:>7}  {:<15} ", seconds(times[i]->exclusive_ns),
+                      seconds(times[i]->wall_ns), times[i]->count, phase_text(times[i]->phase));
+      out_ += line +
+              cut(name.empty() ? "(its name was lost)" : name, kReportColumns - line.size()) + '\n';
+    }
+    if (times.size() > shown) {
+      append_comment(out_, fmt::format("{} more, each less", times.size() - shown));
+    }
+  }
+
+  void append_generated() {
+    Generated generated(attribution_);
+    const std::vector<std::uint32_t>& files = generated.of(index_);
+    if (files.empty()) return;
+    out_ += "#\n";
+    append_comment(out_, "Generated code, in the directory of the recording");
+    for (std::size_t i = 0; i < std::min(files.size(), kMaxListed); ++i) {
+      const GeneratedCopy& file = generated.files()[files[i]];
+      append_item(
+          out_, file.kind,
+          fmt::format("{}{}{}", file.path(), file.direction.empty() ? "" : "  " + file.direction,
+                      file.truncated ? " (its beginning)" : ""));
+    }
+    if (files.size() > kMaxListed) {
+      append_comment(out_, fmt::format("{} more", grouped(files.size() - kMaxListed)));
+    }
+  }
+
+  std::string& out_;
+  const Selection& selection_;
+  const Attribution& attribution_;
+  CompileIndex index_;
+  const Compile& compile_;
+  const ExactCompile* timing_;
+  const PastCompile* past_;
+  std::uint64_t period_ns_;
+};
+
+}  // namespace
+
+void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile) {
+  Page(out, selection, compile).append();
+}
+
+}  // namespace dynprof
