@@ -16,6 +16,9 @@ constexpr std::uint64_t kSlowestLookNs = 1'000'000'000;
 constexpr unsigned kPythonLooks = 16;
 // Torch may be imported, and its classes first used, at any time: one cheap look a second.
 constexpr std::uint64_t kTorchLookNs = 1'000'000'000;
+// While it is being imported, which takes seconds: its libraries are to be probed before it is used.
+constexpr std::uint64_t kImportLookNs = 100'000'000;
+constexpr unsigned kImportLooks = 300;
 
 std::uint64_t backoff(unsigned looks) {
   return std::min(kFirstLookNs << std::min(looks, 10U), kSlowestLookNs);
@@ -122,6 +125,7 @@ void FollowedProcess::look_for_torch(std::uint64_t now_ns, KernelSide& kernel) {
     if (looks_ == 0) no_compile_at_start_ = true;
     return;
   }
+  if (!probes_.attached() && looks_ < kImportLooks) next_look_ns_ = now_ns + kImportLookNs;
   if (torch_.version != found->version) described_ = false;
   torch_ = std::move(*found);
   look_for_inline();
@@ -129,7 +133,7 @@ void FollowedProcess::look_for_torch(std::uint64_t now_ns, KernelSide& kernel) {
   for (const ResolvedMarker& marker : markers) add_marker(marker, kernel);
   if (looks_ == 0) no_compile_at_start_ = !markers.empty() && !is_compiling();
   // Markers in modules that are imported later are met at first sight.
-  if (torch_.complete && !markers.empty()) next_look_ns_ = 0;
+  if (torch_.complete && !markers.empty() && probes_.attached()) next_look_ns_ = 0;
 }
 
 void FollowedProcess::add_marker(const ResolvedMarker& marker, KernelSide& kernel) {
