@@ -34,6 +34,8 @@ int main(int argc, char** argv) {
       return run_export(*line);
     case Verb::kCompiles:
       return run_compiles(*line);
+    case Verb::kDump:
+      return run_dump(*line);
     case Verb::kDone:
       break;
   }

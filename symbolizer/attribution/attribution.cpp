@@ -232,7 +232,11 @@ const std::vector<PastBreak>* Attribution::graph_breaks(CompileIndex index) cons
   if (auto told = state_->breaks.find(index); told != state_->breaks.end()) return &told->second;
   // torch notes them once for all attempts: they are the last one's.
   const PastCompile* known = past(index);
-  return known != nullptr && is_last_attempt(index) ? &known->graph_breaks : nullptr;
+  if (known == nullptr || !is_last_attempt(index)) return nullptr;
+  // None of its own: certain if breaks were watched while it ran, or if each has its compile.
+  bool watched = state_->compiles[index].timing != kNoIndex && !state_->breaks.empty();
+  bool certain = watched || !state_->history.breaks_without_compile;
+  return known->graph_breaks.empty() && !certain ? nullptr : &known->graph_breaks;
 }
 
 bool Attribution::is_last_attempt(CompileIndex index) const {

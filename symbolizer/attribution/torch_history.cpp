@@ -219,6 +219,7 @@ class Reader {
     if (at_attach) return;
     for_each_item(document, "graph_breaks", kMaxItems, [&](const Json& item) {
       if (auto found = read_break(item)) history_.graph_breaks.push_back(std::move(*found));
+      if (!text(item, "trace_id")) history_.breaks_without_compile = true;
     });
   }
 

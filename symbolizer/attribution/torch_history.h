@@ -64,6 +64,8 @@ struct TorchHistory {
   std::vector<PastCompile> compiles;  // each compile once, oldest first
   // Breaks that torch lists, whether or not it is known which compile they belong to; at the end.
   std::vector<PastBreak> graph_breaks;
+  // Some of them belong to a compile that torch's notes do not tell: a row without breaks says nothing.
+  bool breaks_without_compile = false;
   std::uint64_t unreadable = 0;  // documents and rows
 };
 

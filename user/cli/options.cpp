@@ -14,7 +14,7 @@
 namespace dynprof {
 namespace {
 
-constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles"};
+constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles", "dump"};
 
 constexpr const char* kDescription =
     "See, per torch.compile trace id, where a live Python process spends its compile time.\n"
@@ -79,6 +79,7 @@ struct RawOptions {
   long long frequency = 99;
   bool no_children = false, no_svg = false;
   std::string compiles_pid;
+  std::string dump_pid;
 };
 
 void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -151,6 +152,20 @@ Result<void> finish_compiles(CommandLine& line, const RawOptions& raw) {
   if (pids.size() != 1)
     return usage_error("compiles reads one process", "for example compiles --pid 4242");
   line.compiles.pid = pids.front();
+  return {};
+}
+
+void add_dump(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* verb = app.add_subcommand("dump", "where each thread of a process stands now");
+  verb->add_option("-p,--pid", raw.dump_pid, "process to read")->required()->type_name("PID");
+  verb->add_flag("--json", line.dump.json, "as JSON");
+  verb->footer("It is read from the process' memory; nothing is stopped or recorded.");
+}
+
+Result<void> finish_dump(CommandLine& line, const RawOptions& raw) {
+  ASSIGN_OR_RETURN(auto pids, parse_pids(raw.dump_pid));
+  if (pids.size() != 1) return usage_error("dump reads one process", "for example dump --pid 4242");
+  line.dump.pid = pids.front();
   return {};
 }
 
@@ -248,6 +263,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   add_report(app, line);
   add_export(app, line);
   add_compiles(app, line, raw);
+  add_dump(app, line, raw);
 
   if (words.empty() && !has_command) {
     fmt::print("{}", app.help());
@@ -265,10 +281,11 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     if (!words.empty() && words[0][0] != '-') {
       std::string suggestion =
           nearest(words[0], std::vector<std::string>(std::begin(kVerbs), std::end(kVerbs)));
-      return usage_error(fmt::format("unknown verb '{}'", words[0]),
-                         suggestion.empty()
-                             ? "verbs are record, report, export and compiles; dynprof-bpf --help"
-                             : fmt::format("did you mean {}?", suggestion));
+      return usage_error(
+          fmt::format("unknown verb '{}'", words[0]),
+          suggestion.empty()
+              ? "verbs are record, report, export, compiles and dump; dynprof-bpf --help"
+              : fmt::format("did you mean {}?", suggestion));
     }
     words.insert(words.begin(), "record");
     line.record.print_report = true;
@@ -299,6 +316,9 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   } else if (verb == "compiles") {
     line.verb = Verb::kCompiles;
     TRY(finish_compiles(line, raw));
+  } else if (verb == "dump") {
+    line.verb = Verb::kDump;
+    TRY(finish_dump(line, raw));
   } else {
     line.verb = verb == "report" ? Verb::kReport : Verb::kExport;
     if (line.verb == Verb::kExport) TRY(check_format(line.exports.format));

@@ -47,7 +47,12 @@ struct CompilesOptions {
   bool times = false;  // compile_times() instead of the compiles
 };
 
-enum class Verb { kRecord, kReport, kExport, kCompiles, kDone };
+struct DumpOptions {
+  std::int32_t pid = 0;
+  bool json = false;
+};
+
+enum class Verb { kRecord, kReport, kExport, kCompiles, kDump, kDone };
 
 struct CommandLine {
   Verb verb = Verb::kDone;  // kDone: --help or --version was answered
@@ -55,6 +60,7 @@ struct CommandLine {
   ReportArguments report;
   ExportOptions exports;
   CompilesOptions compiles;
+  DumpOptions dump;
   bool quiet = false;
   int verbose = 0;
 };

@@ -39,6 +39,89 @@ bool walk_threads(RemoteObjects& objects, std::uint64_t interpreter, Interpreter
   return true;
 }
 
+// One walk from the top frame to the root; bpf/python.bpf.h says why each step is as it is.
+class FrameWalk {
+ public:
+  explicit FrameWalk(RemoteObjects& objects)
+      : memory_(objects.memory()), layout_(objects.layout().bpf) {}
+
+  std::optional<std::vector<RemoteFrame>> run(std::uint64_t tstate, std::size_t limit) {
+    if (!find_top(tstate)) return std::nullopt;
+    // As many shims as frames.
+    for (std::size_t steps = 2 * limit + 2; steps > 0 && frame_ != 0; --steps) {
+      if (frames_.size() == limit) return std::move(frames_);
+      if (!step()) return std::nullopt;
+    }
+    if (frame_ != 0) return std::nullopt;  // a circle
+    cut_off_ = cut_off_ || check_caller_;
+    return std::move(frames_);
+  }
+  bool cut_off() const { return cut_off_; }
+
+ private:
+  bool find_top(std::uint64_t tstate) {
+    auto top = memory_.read<std::uint64_t>(tstate + layout_.tstate_frame);
+    if (!top) return false;
+    frame_ = *top;
+    if (*top == 0 || layout_.cframe_frame == DP_NO_OFFSET) return true;
+    auto frame = memory_.read<std::uint64_t>(*top + layout_.cframe_frame);
+    if (!frame) return false;
+    frame_ = *frame;
+    auto below = memory_.read<std::uint64_t>(*top + layout_.cframe_previous);
+    auto caller = below && *below != 0 ? memory_.read<std::uint64_t>(*below + layout_.cframe_frame)
+                                       : std::nullopt;
+    if (!caller) return true;
+    caller_ = *caller;
+    check_caller_ = frame_ != 0;
+    if (frame_ == 0) frame_ = caller_;
+    return true;
+  }
+
+  std::int32_t unit_of(std::span<const std::byte> bytes, std::uint64_t code) const {
+    std::int64_t unit = load<std::int32_t>(bytes, layout_.frame_instr);
+    if (!layout_.instr_is_index) {
+      std::uint64_t start = code + layout_.code_instructions;
+      // Before the first instruction the pointer is one unit below the start.
+      unit =
+          static_cast<std::int64_t>(load<std::uint64_t>(bytes, layout_.frame_instr) - start) >> 1;
+    }
+    bool inside = unit >= RemoteFrame::kNotBegun && unit < std::int64_t{DP_FRAME_UNIT_MASK};
+    return inside ? static_cast<std::int32_t>(unit) : RemoteFrame::kNowhere;
+  }
+
+  bool step() {
+    if (!plausible_pointer(frame_)) return false;
+    std::array<std::byte, DP_FRAME_READ_BYTES> bytes;
+    if (!memory_.read(frame_ + layout_.frame_base, bytes)) return false;
+    auto previous = load<std::uint64_t>(bytes, layout_.frame_previous);
+    bool shim = layout_.shim_owner != 0xff &&
+                load<std::uint8_t>(bytes, layout_.frame_owner) >= layout_.shim_owner;
+    bool entry = shim;
+    if (!shim) {
+      std::uint64_t mask = layout_.code_tag_mask;
+      std::uint64_t code = load<std::uint64_t>(bytes, layout_.frame_code) & ~mask;
+      frames_.push_back({frame_, code, unit_of(bytes, code)});
+      entry = layout_.frame_is_entry != DP_NO_OFFSET &&
+              load<std::uint8_t>(bytes, layout_.frame_is_entry) != 0;
+    }
+    // `previous` is what lies below the last frame of the topmost eval-loop call.
+    if (entry && check_caller_) {
+      cut_off_ = previous != caller_;
+      check_caller_ = false;
+    }
+    frame_ = previous;
+    return true;
+  }
+
+  RemoteMemory& memory_;
+  const dp_python_layout& layout_;
+  std::uint64_t frame_ = 0;
+  std::uint64_t caller_ = 0;  // where the topmost eval-loop call must lead to
+  bool check_caller_ = false;
+  bool cut_off_ = false;
+  std::vector<RemoteFrame> frames_;
+};
+
 }  // namespace
 
 const RemoteInterpreter* InterpreterWalk::main() const {
@@ -81,27 +164,10 @@ InterpreterWalk walk_interpreters(RemoteObjects& objects, std::uint64_t runtime)
 }
 
 std::optional<std::vector<RemoteFrame>> walk_frames(RemoteObjects& objects, std::uint64_t tstate,
-                                                    std::size_t limit) {
-  const PythonLayout& t = objects.layout();
-  RemoteMemory& memory = objects.memory();
-  auto top = memory.read<std::uint64_t>(tstate + t.bpf.tstate_frame);
-  if (top && *top != 0 && t.bpf.cframe_frame != DP_NO_OFFSET) {
-    top = memory.read<std::uint64_t>(*top + t.bpf.cframe_frame);
-  }
-  if (!top) return std::nullopt;
-  std::vector<RemoteFrame> frames;
-  for (std::uint64_t frame = *top; frame != 0 && frames.size() < limit;) {
-    if (!plausible_pointer(frame)) return std::nullopt;
-    std::array<std::byte, DP_FRAME_READ_BYTES> bytes;
-    if (!memory.read(frame + t.bpf.frame_base, bytes)) return std::nullopt;
-    bool shim = t.bpf.shim_owner != 0xff &&
-                load<std::uint8_t>(bytes, t.bpf.frame_owner) >= t.bpf.shim_owner;
-    if (!shim) {
-      std::uint64_t mask = t.bpf.code_tag_mask;
-      frames.push_back({frame, load<std::uint64_t>(bytes, t.bpf.frame_code) & ~mask});
-    }
-    frame = load<std::uint64_t>(bytes, t.bpf.frame_previous);
-  }
+                                                    std::size_t limit, bool* cut_off) {
+  FrameWalk walk(objects);
+  auto frames = walk.run(tstate, limit);
+  if (cut_off) *cut_off = walk.cut_off();
   return frames;
 }
 

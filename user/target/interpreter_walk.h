@@ -36,13 +36,20 @@ struct InterpreterWalk {
 // Never fails on a list that changes under us: what is torn is left out.
 InterpreterWalk walk_interpreters(RemoteObjects& objects, std::uint64_t runtime);
 
-// The frames of a thread, leaf first: addresses of code objects. nullopt when torn.
+// A frame, as it stands in its thread.
 struct RemoteFrame {
+  static constexpr std::int32_t kNotBegun = -1;          // at its first line
+  static constexpr std::int32_t kNowhere = 0x7fff'ffff;  // not inside its code object: no line
   std::uint64_t frame = 0;
   std::uint64_t code = 0;
+  std::int32_t unit = kNotBegun;  // its instruction, in code units of 2 bytes
+  bool operator==(const RemoteFrame&) const = default;
 };
+// The frames of a thread, leaf first, at most `limit` of them. nullopt when torn. `cut_off`: the frames
+// of the topmost eval-loop call do not lead to the call below it (3.11, 3.12). The kernel side begins
+// again from there; in a thread that runs on it means that most likely the walk was torn.
 std::optional<std::vector<RemoteFrame>> walk_frames(RemoteObjects& objects, std::uint64_t tstate,
-                                                    std::size_t limit);
+                                                    std::size_t limit, bool* cut_off = nullptr);
 
 // glibc's struct pthread (nptl/descr.h): specific_1stblock, 32 pairs of sequence and value.
 inline constexpr std::int32_t kPthreadKeys = 784;

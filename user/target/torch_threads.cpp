@@ -108,6 +108,11 @@ TorchLocals find_torch_locals(RemoteObjects& objects, const PythonRuntime& runti
   return locals;
 }
 
+std::uint64_t thread_local_value(RemoteObjects& objects, std::uint64_t local, std::uint64_t tstate,
+                                 std::string_view name) {
+  return entry_value(objects, find_dict_entry(objects, local_dict(objects, local, tstate), name));
+}
+
 dp_torch_thread find_torch_thread(RemoteObjects& objects, const TorchLocals& locals,
                                   std::uint64_t tstate) {
   dp_torch_thread thread = {};

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bpf/events.h"
@@ -26,6 +27,10 @@ struct TorchLocals {
   bool complete() const { return guards != 0 && event_log != 0; }
 };
 TorchLocals find_torch_locals(RemoteObjects& objects, const PythonRuntime& runtime);
+
+// An attribute of a threading.local object as one thread sees it; 0: it has none.
+std::uint64_t thread_local_value(RemoteObjects& objects, std::uint64_t local, std::uint64_t tstate,
+                                 std::string_view name);
 
 // What the kernel side needs to read them on one thread. Entries are 0 where the thread has none yet.
 dp_torch_thread find_torch_thread(RemoteObjects& objects, const TorchLocals& locals,

@@ -1,0 +1,141 @@
+// `dump`: where each thread of a process stands and what it compiles, at one moment.
+#include "user/cli/cmd_dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "symbolizer/base/text.h"
+#include "user/cli/commands.h"
+#include "user/cli/terminal.h"
+
+namespace dynprof {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// ---- JSON ----------------------------------------------------------------------------------------
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(backslash_escaped(text));
+}
+Json line_or_null(std::int32_t line) { return line > 0 ? Json(line) : Json(nullptr); }
+
+std::string state_word(char state) {
+  switch (state) {
+    case 'R':
+      return "running";
+    case 'S':
+    case 'I':
+      return "sleeping";
+    case 'D':
+      return "blocked";  // in the kernel, mostly for a disk
+    case 'T':
+    case 't':
+      return "stopped";
+    case '?':
+    case 'X':
+    case 'Z':
+      return "ended";
+    default:
+      return std::string("in state ") + state;
+  }
+}
+
+Json frame_json(const DumpFrame& frame) {
+  if (frame.unreadable != Unreadable::kNo) {
+    return {{"function", unreadable_text(frame.unreadable)},
+            {"file", nullptr},
+            {"line", nullptr},
+            {"first_line", nullptr}};
+  }
+  return {{"function", backslash_escaped(frame.function)},
+          {"file", backslash_escaped(frame.file)},
+          {"line", line_or_null(frame.line)},
+          {"first_line", frame.first_line}};
+}
+
+Json user_lines_json(const std::vector<UserLine>& lines) {
+  Json out = Json::array();
+  for (const UserLine& line : lines) {
+    out.push_back({{"function", text_or_null(line.function)},
+                   {"file", backslash_escaped(line.file)},
+                   {"line", line_or_null(line.line)}});
+  }
+  return out;
+}
+
+Json compile_json(const CompileNow& compile, const UserCode& code) {
+  Json out;
+  out["trace_id"] = is_valid(compile.id) ? Json(compile.id.text()) : Json(nullptr);
+  out["attempt"] = compile.attempt >= 0 ? Json(compile.attempt) : Json(nullptr);
+  out["kind"] = compile.kind ? Json(compile_kind_text(*compile.kind)) : Json(nullptr);
+  out["seconds"] = compile.seconds ? Json(std::round(*compile.seconds * 1e6) / 1e6) : Json(nullptr);
+  out["phase"] = compile.phase ? Json(phase_text(*compile.phase)) : Json(nullptr);
+  out["torch_phases"] = Json::array();
+  for (const std::string& name : compile.phases) {
+    out["torch_phases"].push_back(backslash_escaped(name));
+  }
+  bool known = code.kind != UserCode::Kind::kNone;
+  out["user_code_is"] = known ? Json(user_code_text(code.kind)) : Json(nullptr);
+  out["user_code"] = user_lines_json(code.lines);
+  return out;
+}
+
+Json thread_json(const ThreadDump& thread) {
+  Json out;
+  out["tid"] = thread.tid;
+  out["name"] = text_or_null(thread.name);
+  out["comm"] = backslash_escaped(thread.comm);
+  out["state"] = state_word(thread.state);
+  out["consistent"] = thread.consistent;
+  out["compile"] = thread.compile ? compile_json(*thread.compile, thread.user_code) : Json(nullptr);
+  out["waits_for_compile_lock"] = thread.waits_for_compile_lock;
+  out["frames"] = Json::array();
+  for (const DumpFrame& frame : thread.frames) out["frames"].push_back(frame_json(frame));
+  out["truncated"] = thread.truncated;
+  return out;
+}
+
+}  // namespace
+
+Json to_json(const ProcessDump& dump) {
+  Json out;
+  out["version"] = 1;
+  out["pid"] = dump.pid;
+  out["command"] = backslash_escaped(dump.command);
+  out["python"] = dump.python;
+  out["torch"] = dump.torch ? Json(backslash_escaped(*dump.torch)) : Json(nullptr);
+  out["seconds_to_read"] = std::round(dump.seconds * 1e6) / 1e6;
+  out["compile_lock_holder"] =
+      dump.compile_lock_holder ? Json(*dump.compile_lock_holder) : Json(nullptr);
+  out["other_threads"] = dump.other_threads;
+  out["subinterpreter_threads"] = dump.elsewhere;
+  out["threads_left_out"] = dump.threads_dropped;
+  out["problems"] = dump.problems;
+  out["threads"] = Json::array();
+  for (const ThreadDump& thread : dump.threads) out["threads"].push_back(thread_json(thread));
+  return out;
+}
+
+int run_dump(const CommandLine& line) {
+  Terminal terminal(line.quiet);
+  auto dump = dump_process(line.dump.pid);
+  if (!dump) {
+    print_error(dump.error());
+    return dump.error().exit_code;
+  }
+  for (const std::string& problem : dump->problems) {
+    terminal.line("warning: " + escape_terminal(problem));
+  }
+  if (line.dump.json) {
+    fmt::print("{}\n", to_json(*dump).dump(1));
+  } else {
+    fmt::print("{}", dump_text(*dump));
+  }
+  return 0;
+}
+
+}  // namespace dynprof

@@ -1,0 +1,204 @@
+#include "user/live/user_code.h"
+
+#include <charconv>
+#include <optional>
+
+#include "user/target/torch_layout.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::string_view kSymbolicConvert = "torch/_dynamo/symbolic_convert.py";
+constexpr std::string_view kOutputGraph = "torch/_dynamo/output_graph.py";
+constexpr std::string_view kConvertFrame = "torch/_dynamo/convert_frame.py";
+constexpr std::string_view kInterpreter = "torch/fx/interpreter.py";
+constexpr std::string_view kLowering = "torch/_inductor/graph.py";
+
+constexpr std::size_t kMaxInlined = 256;
+constexpr std::size_t kMaxStackTrace = 65'536;  // characters
+constexpr std::size_t kMaxTraceLines = 64;
+constexpr int kMaxBases = 8;
+
+class Reader {
+ public:
+  Reader(TargetView& view, const RemoteStack& stack) : view_(view), stack_(stack) {}
+
+  UserCodeReading read() {
+    for (std::size_t depth = 1; depth <= stack_.frames.size(); ++depth) {
+      depth_ = depth;
+      at(stack_.frames[stack_.frames.size() - depth]);
+    }
+    return std::move(found_);
+  }
+
+ private:
+  using Kind = UserCode::Kind;
+
+  void at(const StackFrame& frame) {
+    bool step = view_.is_function(frame, kSymbolicConvert, "InstructionTranslatorBase.step");
+    if (step || view_.is_function(frame, kSymbolicConvert, "InstructionTranslatorBase.run")) {
+      translator(frame, step);
+    } else if (view_.is_function(frame, kOutputGraph, "OutputGraph.compile_subgraph")) {
+      if (found_.code.kind == Kind::kTracing) found_.code.kind = Kind::kGraphEnd;
+    } else if (view_.is_function(frame, kConvertFrame, "_compile") ||
+               view_.is_function(frame, kConvertFrame, "compile_frame")) {
+      found_ = {};  // a compile inside another one
+      last_translator_ = 0;
+    } else if (view_.is_function(frame, kLowering, "GraphLowering.run_node")) {
+      node(frame, Kind::kLowering);
+    } else if (view_.is_function(frame, kInterpreter, "Interpreter.run_node")) {
+      // While Dynamo traces, this is how it propagates shapes. GraphLowering's is made of it.
+      if (found_.code.kind == Kind::kTracing) return;
+      node(frame, found_.code.kind == Kind::kLowering ? Kind::kLowering : Kind::kRetracing);
+    }
+  }
+
+  void used(const TargetView::Local& local) {
+    found_.words.emplace_back(local.place, local.word);
+    found_.frames_from_root = depth_;
+  }
+
+  // One per call that is traced, twice or three times on the stack: run, step, and run again for a
+  // generator.
+  void translator(const StackFrame& frame, bool step) {
+    auto self = view_.local(frame, "self");
+    if (!self || !view_.values.is_a(self->value, "InstructionTranslatorBase")) return;
+    if (self->value != last_translator_) {
+      auto line = function_of(self->value);
+      if (!line || found_.code.lines.size() == kMaxInlined) return;
+      last_translator_ = self->value;
+      // What a node inside an outer call said is of that call.
+      if (found_.code.kind != Kind::kTracing) found_.code.lines.clear();
+      found_.code.kind = Kind::kTracing;
+      found_.code.lines.push_back(std::move(*line));
+    }
+    used(*self);
+    if (!step) return;
+    auto instruction = view_.local(frame, "inst");
+    if (!instruction) return;
+    used(*instruction);
+    if (auto line = line_of(instruction->value)) found_.code.lines.back().line = *line;
+  }
+
+  // The function of a translator, and the line it was at last.
+  std::optional<UserLine> function_of(std::uint64_t translator) {
+    auto code = view_.values.attribute(translator, "f_code");
+    if (!code) return std::nullopt;
+    RemoteCode read = view_.names.reader().read(*code);
+    if (read.unreadable != Unreadable::kNo) return std::nullopt;
+    UserLine line{std::move(read.qualname), std::move(read.filename), 0};
+    auto number = view_.values.attribute(translator, "lineno");
+    line.line = number ? positive(view_.values.read_int(*number)) : 0;
+    return line;
+  }
+
+  // Of an Instruction: its positions (3.11 and later), else the line that begins with it.
+  std::optional<std::int32_t> line_of(std::uint64_t instruction) {
+    if (!view_.values.is_a(instruction, "Instruction")) return std::nullopt;
+    auto positions = view_.values.attribute(instruction, "positions");
+    auto parts = positions ? view_.values.tuple_items(*positions, 8) : std::nullopt;
+    auto number = parts && !parts->empty() ? std::optional(parts->front())
+                                           : view_.values.attribute(instruction, "starts_line");
+    std::int32_t line = number ? positive(view_.values.read_int(*number)) : 0;
+    return line > 0 ? std::optional(line) : std::nullopt;
+  }
+
+  static std::int32_t positive(std::optional<std::int64_t> number) {
+    return number && *number > 0 && *number <= INT32_MAX ? static_cast<std::int32_t>(*number) : 0;
+  }
+
+  // Node.meta: an attribute, or in torch 2.13 a member of the base class _NodeBase, which is written in
+  // C and has its descriptor.
+  std::optional<std::uint64_t> meta_of(std::uint64_t node) {
+    if (!view_.values.is_a(node, "Node")) return std::nullopt;
+    if (auto meta = view_.values.attribute(node, "meta")) return meta;
+    auto type = view_.objects.type_of(node);
+    for (int depth = 0; type && depth < kMaxBases; ++depth) {
+      if (view_.objects.type_name(*type).ends_with("_NodeBase")) {
+        auto paths = attribute_paths(view_.objects, *type, "meta");
+        return paths ? follow_path(view_.memory(), node, paths->path) : std::nullopt;
+      }
+      type = view_.memory().read_pointer(*type + view_.runtime.layout.type_base);
+    }
+    return std::nullopt;
+  }
+
+  void node(const StackFrame& frame, Kind kind) {
+    auto node = view_.local(frame, "n");
+    auto meta = node ? meta_of(node->value) : std::nullopt;
+    auto text = meta ? view_.objects.dict_get(*meta, "stack_trace") : std::nullopt;
+    auto trace = text ? view_.values.read_str(*text, kMaxStackTrace) : std::nullopt;
+    if (!trace) return;
+    std::vector<UserLine> lines = parse_stack_trace(*trace);
+    if (lines.empty()) return;
+    found_.code.kind = kind;
+    found_.code.lines = std::move(lines);
+    used(*node);
+  }
+
+  TargetView& view_;
+  const RemoteStack& stack_;
+  std::size_t depth_ = 0;  // of the frame that is looked at, from the root
+  std::uint64_t last_translator_ = 0;
+  UserCodeReading found_;
+};
+
+}  // namespace
+
+const char* user_code_text(UserCode::Kind kind) {
+  switch (kind) {
+    case UserCode::Kind::kNone:
+      return "none";
+    case UserCode::Kind::kTracing:
+      return "tracing";
+    case UserCode::Kind::kGraphEnd:
+      return "graph_end";
+    case UserCode::Kind::kRetracing:
+      return "retracing";
+    case UserCode::Kind::kLowering:
+      return "lowering";
+  }
+  return "none";
+}
+
+UserCodeReading read_user_code(TargetView& view, const RemoteStack& stack) {
+  return Reader(view, stack).read();
+}
+
+bool still_holds(TargetView& view, const UserCodeReading& reading, const RemoteStack& then,
+                 const RemoteStack& now) {
+  if (!same_calls(then, now, reading.frames_from_root)) return false;
+  RemoteMemory& memory = view.stacks.moment().memory();
+  for (const auto& [place, word] : reading.words) {
+    if (memory.read<std::uint64_t>(place) != word) return false;
+  }
+  return true;
+}
+
+std::vector<UserLine> parse_stack_trace(std::string_view text) {
+  constexpr std::string_view kFile = "  File \"";
+  constexpr std::string_view kLine = "\", line ";
+  constexpr std::string_view kIn = ", in ";
+  std::vector<UserLine> lines;
+  while (!text.empty()) {
+    std::size_t end = text.find('\n');
+    std::string_view row = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    if (!row.starts_with(kFile)) continue;
+    row.remove_prefix(kFile.size());
+    std::size_t quote = row.rfind(kLine);
+    if (quote == std::string_view::npos) continue;
+    UserLine line;
+    line.file = row.substr(0, quote);
+    row.remove_prefix(quote + kLine.size());
+    auto [rest, failure] = std::from_chars(row.data(), row.data() + row.size(), line.line);
+    if (failure != std::errc() || line.line <= 0) continue;
+    row.remove_prefix(static_cast<std::size_t>(rest - row.data()));
+    if (row.starts_with(kIn)) line.function = row.substr(kIn.size());
+    if (lines.size() == kMaxTraceLines) lines.erase(lines.begin());
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace dynprof

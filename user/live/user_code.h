@@ -1,0 +1,53 @@
+// The user's code that a compile is at: the calls that Dynamo is tracing, or the line an operator came
+// from while its graph is traced again or lowered. From locals of torch's own frames:
+//   InstructionTranslatorBase.step and .run   self (f_code, lineno), inst (positions): one per call
+//   fx.Interpreter.run_node, GraphLowering.run_node   n: a node, meta["stack_trace"]
+// Read in torch 2.6 to 2.14; tested with 2.13.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "user/live/target_view.h"
+
+namespace dynprof {
+
+struct UserLine {
+  std::string function;
+  std::string file;
+  std::int32_t line = 0;  // 0: not known
+  bool operator==(const UserLine&) const = default;
+};
+
+struct UserCode {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kTracing,    // Dynamo is at it
+    kGraphEnd,   // the graph that is compiled now ends there
+    kRetracing,  // an operator of the graph, while AOTAutograd traces it again
+    kLowering,   // an operator of the graph, while Inductor lowers it
+  };
+  Kind kind = Kind::kNone;
+  std::vector<UserLine> lines;  // outermost call first
+};
+const char* user_code_text(UserCode::Kind kind);  // "tracing", "graph_end", …
+
+// What was found on a stack, and by what it can be told later that it still was so when it was read.
+struct UserCodeReading {
+  UserCode code;
+  std::size_t frames_from_root = 0;  // the frames it was read from are among these
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> words;  // address, content
+};
+
+UserCodeReading read_user_code(TargetView& view, const RemoteStack& stack);
+// Whether `now`, read right before this call, still has the calls and locals of the reading.
+bool still_holds(TargetView& view, const UserCodeReading& reading, const RemoteStack& then,
+                 const RemoteStack& now);
+
+// The calls of a text as traceback.format_list makes it, outermost first.
+std::vector<UserLine> parse_stack_trace(std::string_view text);
+
+}  // namespace dynprof
