@@ -230,9 +230,7 @@ PLACES = ("idle", "tracing", "backend", "backward", "retracing", "nested", "wait
 def stuck(venv_python, tmp_path_factory):
     """What dump says at each place where stuck_compile.py stands, and what is true there."""
     folder = tmp_path_factory.mktemp("stuck")
-    target = support.spawn(
-        [venv_python, STUCK, *PLACES], ready="^at", timeout=60, env={"TMPDIR": str(folder)}
-    )
+    target = support.spawn([venv_python, STUCK, *PLACES], ready="^at", env={"TMPDIR": str(folder)})
     dynprof = support.Dynprof(folder)
     seen = {}
     try:

@@ -246,7 +246,8 @@ TEST_F(ChromeExact, WhatIsNotSeenIsSaid) {
   edges.begin("build_guards");
   fake.pass_ms(5);
   edges.unwatch();
-  for (const json& event : trace()["traceEvents"]) {
+  const json drawn = trace();
+  for (const json& event : drawn["traceEvents"]) {
     if (event["name"] == "dynamo") {
       EXPECT_EQ(event["args"]["begin"], "not seen");
     }
@@ -297,7 +298,8 @@ TEST_F(ChromeExact, RandomEdgesStayDrawable) {
                      torch.forward(0, 0, static_cast<std::int32_t>(pick(2)), 0x1000));
     }
     trace();
-    for (const ExactCompile& compile : Attribution(fake).exact().all()) {
+    const Attribution attribution(fake);
+    for (const ExactCompile& compile : attribution.exact().all()) {
       std::uint64_t sum = compile.nested_ns;
       for (std::uint64_t ns : compile.phase_ns) sum += ns;
       EXPECT_EQ(sum, compile.end_ns - compile.begin_ns);

@@ -73,8 +73,7 @@ std::string phases_text(const CompileNow& compile) {
   return out;
 }
 
-std::string compile_text(const ThreadDump& thread) {
-  const CompileNow& compile = *thread.compile;
+std::string compile_text(const CompileNow& compile) {
   std::string out;
   if (is_valid(compile.id)) {
     out = "compiling " + compile.id.text();
@@ -139,7 +138,7 @@ void append_header(std::string& out, const ThreadDump& thread, const ProcessDump
   const std::string& name = thread.name.empty() ? thread.comm : thread.name;
   if (!name.empty()) text += fmt::format(" \"{}\"", cut(name, kMaxThreadName));
   text += fmt::format(" {}", state_text(thread.state));
-  std::string what = thread.compile ? compile_text(thread) : std::string();
+  std::string what = thread.compile ? compile_text(*thread.compile) : std::string();
   if (thread.waits_for_compile_lock) {
     what += what.empty() ? "" : "; ";
     what += "waits for the compile lock";

@@ -43,6 +43,7 @@ std::optional<Phase> phase_of(const std::vector<std::string>& phases) {
 TorchReader::TorchReader(TargetView& view) : view_(view) {
   torch_ = resolve_torch(view.objects, view.runtime);
   if (!torch_) return;
+  layout_ = torch_->layout;
   locals_ = find_torch_locals(view.objects, view.runtime);
   auto utils = view.objects.find_module(view.runtime.main_interpreter, "torch._dynamo.utils");
   if (!utils) return;
@@ -79,8 +80,7 @@ TorchMoment TorchReader::read(std::uint64_t tstate) {
   }
   moment.phases = std::move(state->phases);
   if (state->context != 0) {
-    auto ids =
-        read_compile_context(view_.objects, torch_->layout, view_.runtime.none, state->context);
+    auto ids = read_compile_context(view_.objects, layout_, view_.runtime.none, state->context);
     moment.torn = !ids;
     if (ids) {
       moment.id = {ids->autograd_id, ids->frame_id, ids->compile_id};
@@ -96,15 +96,14 @@ TorchMoment TorchReader::read(std::uint64_t tstate) {
 }
 
 TraceId TorchReader::id_of(std::uint64_t compile_id) {
-  const dp_torch_layout& layout = torch_->layout;
-  if (view_.objects.type_of(compile_id) != layout.compile_id_type) return {};
+  if (view_.objects.type_of(compile_id) != layout_.compile_id_type) return {};
   auto number = [&](const dp_path& path) {
     auto value = follow_path(view_.memory(), compile_id, path);
     auto read =
         value && *value != view_.runtime.none ? view_.objects.read_int(*value) : std::nullopt;
     return read && *read >= 0 && *read <= INT32_MAX ? static_cast<std::int32_t>(*read) : -1;
   };
-  TraceId id{number(layout.id_autograd), number(layout.id_frame), number(layout.id_compile)};
+  TraceId id{number(layout_.id_autograd), number(layout_.id_frame), number(layout_.id_compile)};
   return is_valid(id) ? id : TraceId{};
 }
 
@@ -122,8 +121,7 @@ void TorchReader::from_frames(const RemoteStack& stack, CompileNow& compile) {
         compile.attempt = -1;
         compile.kind = CompileKind::kForward;
       } else if (rule.kind == DP_MARKER_BACKWARD) {
-        auto ids =
-            read_compile_context(view_.objects, torch_->layout, view_.runtime.none, local->value);
+        auto ids = read_compile_context(view_.objects, layout_, view_.runtime.none, local->value);
         TraceId id = ids ? TraceId{ids->autograd_id, ids->frame_id, ids->compile_id} : TraceId{};
         if (!is_valid(id)) continue;
         compile.id = id;

@@ -65,6 +65,7 @@ class TorchReader {
 
   TargetView& view_;
   std::optional<TorchTarget> torch_;
+  dp_torch_layout layout_{};
   TorchLocals locals_;
   std::uint64_t metrics_local_ = 0;   // threading.local of torch 2.13 and later
   std::uint64_t metrics_shared_ = 0;  // the MetricsContext of a process before that

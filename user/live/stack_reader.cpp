@@ -83,7 +83,7 @@ bool StackReader::read(pid_t tid, std::uint64_t tstate, Deadline deadline, Remot
       std::this_thread::sleep_for(kPauseInDoubt);
     }
     if (!same && std::chrono::steady_clock::now() > deadline) return false;
-    before = std::move(now);
+    before.swap(now);
   }
 }
 

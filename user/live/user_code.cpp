@@ -112,20 +112,21 @@ class Reader {
   std::optional<std::uint64_t> meta_of(std::uint64_t node) {
     if (!view_.values.is_a(node, "Node")) return std::nullopt;
     if (auto meta = view_.values.attribute(node, "meta")) return meta;
-    auto type = view_.objects.type_of(node);
-    for (int depth = 0; type && depth < kMaxBases; ++depth) {
-      if (view_.objects.type_name(*type).ends_with("_NodeBase")) {
-        auto paths = attribute_paths(view_.objects, *type, "meta");
+    std::uint64_t type = view_.objects.type_of(node).value_or(0);
+    for (int depth = 0; type != 0 && depth < kMaxBases; ++depth) {
+      if (view_.objects.type_name(type).ends_with("_NodeBase")) {
+        auto paths = attribute_paths(view_.objects, type, "meta");
         return paths ? follow_path(view_.memory(), node, paths->path) : std::nullopt;
       }
-      type = view_.memory().read_pointer(*type + view_.runtime.layout.type_base);
+      type = view_.memory().read_pointer(type + view_.runtime.layout.type_base).value_or(0);
     }
     return std::nullopt;
   }
 
   void node(const StackFrame& frame, Kind kind) {
     auto node = view_.local(frame, "n");
-    auto meta = node ? meta_of(node->value) : std::nullopt;
+    if (!node) return;
+    auto meta = meta_of(node->value);
     auto text = meta ? view_.objects.dict_get(*meta, "stack_trace") : std::nullopt;
     auto trace = text ? view_.values.read_str(*text, kMaxStackTrace) : std::nullopt;
     if (!trace) return;
