@@ -366,6 +366,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
     look_at(process, tid, now_ns);
     return;
   }
+  if (depth == event.before) return;  // written, not changed
   StringId name = text_of(process.writer, event.name, event.name_size);
   if (depth > event.before) {
     name_last(process, thread, name);
