@@ -188,7 +188,13 @@ def test_every_phase_has_a_name_and_both_ends(exact):
     assert not unnamed, f"{len(unnamed)} of {len(begins) + len(ends)}"
     _, lonely = spans_of(exact.dump, samples.PHASE_BEGIN, samples.PHASE_END)
     # Only what was open when a thread's first compile was noticed has no begin.
-    assert lonely <= 4 * len(exact.truth["tids"]), lonely
+    assert lonely <= sum(len(phases) for phases in open_when_watched(exact.dump)), lonely
+
+
+def open_when_watched(dump):
+    """The phases that were open already when a thread was watched, per watch."""
+    begins = [edge for edge in dump.edges if edge.kind == samples.WATCH_BEGIN]
+    return [dump.contexts[edge.context]["torch"]["phases"] for edge in begins]
 
 
 def spans_of_compiles(exact):
@@ -243,17 +249,23 @@ def test_phases_last_as_long_as_torch_says(exact):
     for span in exact.phases:
         if span.name == "backend_compile" and span.state["id"]:
             ours[span.state["id"]] += (span.end - span.begin) / 1e3
+    # Not of compiles that were under way when their thread was watched.
+    late = {
+        exact.dump.contexts[edge.context]["torch"]["id"]
+        for edge in exact.dump.edges
+        if edge.kind == samples.WATCH_BEGIN
+    }
     judged = 0
     for row in exact.truth["metrics"]:
         torchs = row["aot_autograd_cumulative_compile_time_us"]
         ids = [r for r in exact.truth["metrics"] if r["compile_id"] == row["compile_id"]]
         if not row["is_forward"] or not torchs or sum(r["is_forward"] for r in ids) > 1:
             continue  # an id that was used again: which is which is another test's matter
-        if row["compile_id"] == "0/0":
+        if row["compile_id"] in late | {"0/0"}:
             continue
         judged += 1
         assert abs(ours[row["compile_id"]] - torchs) <= max(1000, 0.02 * torchs), row
-    assert judged >= 4
+    assert judged >= 3
 
 
 def test_watchpoints_and_probes_agree(exact):
