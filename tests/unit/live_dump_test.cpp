@@ -80,6 +80,113 @@ TEST(SnapshotMemory, ReadsThroughBeyondItsLimit) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
+// Frames of CPython 3.13 and 3.12 as they lie in memory.
+class WalkFrames : public ::testing::Test {
+ protected:
+  static constexpr std::uint64_t kThread = 0x10000, kCFrames = 0x20000, kFrames = 0x100000;
+
+  explicit WalkFrames(int minor = 13) : layout(*measured_layout(python_version(3, minor))) {
+    memory.allocate(kThread, 4096);
+    memory.allocate(kCFrames, 4096);
+    memory.allocate(kFrames, 64 * 4096);
+  }
+  static std::uint64_t frame(int i) { return kFrames + 128 * static_cast<std::uint64_t>(i); }
+  static std::uint64_t code(int i) { return 0x800000 + 4096 * static_cast<std::uint64_t>(i); }
+  // Frame `i` at the code unit of its number, on top of `below`.
+  void put(int i, std::uint64_t below, bool shim = false) {
+    const dp_python_layout& b = layout.bpf;
+    std::uint64_t at = frame(i) + b.frame_base;
+    memory.write<std::uint64_t>(at + b.frame_code, code(i));
+    memory.write<std::uint64_t>(at + b.frame_previous, below);
+    memory.write<std::uint64_t>(at + b.frame_instr,
+                                code(i) + b.code_instructions + 2 * static_cast<std::uint64_t>(i));
+    memory.write<std::uint8_t>(at + b.frame_owner, shim ? 3 : 0);
+  }
+  void top(std::uint64_t address) {
+    memory.write<std::uint64_t>(kThread + layout.bpf.tstate_frame, address);
+  }
+  std::optional<std::vector<RemoteFrame>> walk(std::size_t limit = 100) {
+    RemoteObjects objects(memory, layout);
+    return walk_frames(objects, kThread, limit, &cut_off);
+  }
+
+  FakeMemory memory;
+  const PythonLayout& layout;
+  bool cut_off = false;
+};
+
+TEST_F(WalkFrames, LeavesOutShimsAndTellsInstructions) {
+  put(1, frame(2));
+  put(2, frame(3), true);
+  put(3, 0);
+  top(frame(1));
+  auto found = walk();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, (std::vector<RemoteFrame>{{frame(1), code(1), 1}, {frame(3), code(3), 3}}));
+  EXPECT_EQ(walk(1)->size(), 1u);
+  top(0);
+  EXPECT_TRUE(walk()->empty());
+  const dp_python_layout& b = layout.bpf;
+  top(frame(3));
+  std::uint64_t instruction = frame(3) + b.frame_base + b.frame_instr;
+  memory.write<std::uint64_t>(instruction, code(3) + b.code_instructions - 2);
+  EXPECT_EQ(walk()->front().unit, RemoteFrame::kNotBegun);
+  memory.write<std::uint64_t>(instruction, code(2));
+  EXPECT_EQ(walk()->front().unit, RemoteFrame::kNowhere);
+}
+
+TEST_F(WalkFrames, EndsCirclesAndWalksIntoNothing) {
+  for (int length = 1; length <= 40; ++length) {
+    for (bool shims : {false, true}) {
+      put(0, frame(1));
+      for (int i = 1; i <= length; ++i) put(i, frame(i == length ? 1 : i + 1), shims);
+      top(frame(0));
+      EXPECT_FALSE(walk(1000)) << length;
+    }
+  }
+  put(1, 0x900000);  // not mapped
+  EXPECT_FALSE(walk());
+  put(1, frame(2) + 4);  // no pointer
+  EXPECT_FALSE(walk());
+  for (int i = 0; i < 1500; ++i) put(i, frame(i + 1), true);
+  EXPECT_FALSE(walk(100)) << "shims without end";
+}
+
+class WalkFramesOfCFrames : public WalkFrames {
+ protected:
+  WalkFramesOfCFrames() : WalkFrames(12) {
+    // One call of the eval loop on top of another.
+    call(1, frame(1), kCFrames + 2 * 64);
+    call(2, frame(4), 0);
+    put(1, frame(2));
+    put(2, frame(3));
+    put(3, frame(4), true);
+    put(4, frame(5));
+    put(5, 0, true);
+    top(kCFrames + 64);
+  }
+  void call(int i, std::uint64_t current, std::uint64_t below) {
+    std::uint64_t at = kCFrames + 64 * static_cast<std::uint64_t>(i);
+    memory.write<std::uint64_t>(at + layout.bpf.cframe_frame, current);
+    memory.write<std::uint64_t>(at + layout.bpf.cframe_previous, below);
+  }
+};
+
+TEST_F(WalkFramesOfCFrames, NoticesFramesThatDoNotLeadToTheCallBelow) {
+  EXPECT_EQ(walk()->size(), 3u);
+  EXPECT_FALSE(cut_off);
+  put(2, 0);  // a generator that was just left
+  EXPECT_EQ(walk()->size(), 2u);
+  EXPECT_TRUE(cut_off);
+  put(2, frame(3));
+  put(3, frame(5), true);
+  EXPECT_EQ(walk()->size(), 2u);
+  EXPECT_TRUE(cut_off);
+  call(1, 0, kCFrames + 2 * 64);  // nothing was called yet
+  EXPECT_EQ(walk()->size(), 1u);
+  EXPECT_FALSE(cut_off);
+}
+
 RemoteStack stack_of(std::initializer_list<RemoteFrame> frames) {
   RemoteStack stack;
   for (const RemoteFrame& frame : frames) stack.frames.push_back({frame, 7});

@@ -8,7 +8,7 @@
 namespace dynprof {
 namespace {
 
-// Equal readings in a row until a stack is believed, and until one is that has lost its root.
+// Equal readings in a row until a stack is believed, and until one in doubt is.
 constexpr int kEqual = 3;
 constexpr int kEqualInDoubt = 50;
 constexpr auto kPauseInDoubt = std::chrono::microseconds(100);
@@ -55,8 +55,11 @@ std::optional<RemoteStack> StackReader::walk(std::uint64_t tstate) {
   return stack;
 }
 
-bool StackReader::lost_its_root(const RemoteStack& stack) {
+bool StackReader::in_doubt(const RemoteStack& stack) {
   if (stack.cut_off) return true;
+  for (const StackFrame& frame : stack.frames) {
+    if (!frame.identity) return true;
+  }
   if (stack.truncated) return false;
   if (stack.frames.empty()) return true;
   const PythonLayout& t = objects_.layout();
@@ -66,24 +69,23 @@ bool StackReader::lost_its_root(const RemoteStack& stack) {
 
 bool StackReader::read(pid_t tid, std::uint64_t tstate, Deadline deadline, RemoteStack& stack) {
   pages_.clear();
-  auto before = walk(tstate);
-  int equal = 1;
+  stack = {};
+  int equal = 0;        // readings in a row like `stack`; 0: the last one was torn
   bool asleep = false;  // before the reading
-  while (true) {
+  for (bool first = true;; first = false) {
     auto now = again(tstate);
-    bool same = before && now && before->frames.size() == now->frames.size() &&
-                same_calls(*before, *now, now->frames.size());
-    equal = same ? equal + 1 : 1;
-    if (now || before) stack = now ? *now : *before;
+    bool same = equal > 0 && now && now->frames.size() == stack.frames.size() &&
+                same_calls(stack, *now, now->frames.size());
+    equal = same ? equal + 1 : now ? 1 : 0;
+    if (now) stack = std::move(*now);
     if (equal >= kEqual) {
-      if (equal >= kEqualInDoubt || !lost_its_root(stack)) return true;
+      if (equal >= kEqualInDoubt || !in_doubt(stack)) return true;
       bool slept = asleep;
       asleep = sleeps(tid);
       if (slept && asleep) return true;
       std::this_thread::sleep_for(kPauseInDoubt);
     }
-    if (!same && std::chrono::steady_clock::now() > deadline) return false;
-    before.swap(now);
+    if (!same && !first && std::chrono::steady_clock::now() > deadline) return false;
   }
 }
 

@@ -3,9 +3,9 @@
 // and of the leaf one instruction is known that it was at.
 //
 // A generator that yields loses its caller. A loop that does so all the time would make readings equal
-// that all end at the generator. So a stack with a generator at its root, one that was cut off, or one
-// with nothing at all is believed only of a thread that sleeps, or after fifty equal readings over some
-// milliseconds.
+// that all end at the generator. So a stack with a generator at its root, one that was cut off, one with
+// what is no code object, or nothing at all is believed only of a thread that sleeps, or after fifty
+// equal readings over some milliseconds.
 #pragma once
 
 #include <sys/types.h>
@@ -55,7 +55,7 @@ class StackReader {
 
  private:
   std::optional<RemoteStack> walk(std::uint64_t tstate);
-  bool lost_its_root(const RemoteStack& stack);
+  bool in_doubt(const RemoteStack& stack);
 
   SnapshotMemory pages_;
   RemoteObjects objects_;

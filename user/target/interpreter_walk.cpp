@@ -47,12 +47,11 @@ class FrameWalk {
 
   std::optional<std::vector<RemoteFrame>> run(std::uint64_t tstate, std::size_t limit) {
     if (!find_top(tstate)) return std::nullopt;
-    // As many shims as frames.
-    for (std::size_t steps = 2 * limit + 2; steps > 0 && frame_ != 0; --steps) {
+    while (frame_ != 0) {
       if (frames_.size() == limit) return std::move(frames_);
-      if (!step()) return std::nullopt;
+      bool endless = steps_ > 2 * limit;  // as many shims as frames
+      if (endless || walks_in_a_circle() || !step()) return std::nullopt;
     }
-    if (frame_ != 0) return std::nullopt;  // a circle
     cut_off_ = cut_off_ || check_caller_;
     return std::move(frames_);
   }
@@ -75,6 +74,15 @@ class FrameWalk {
     check_caller_ = frame_ != 0;
     if (frame_ == 0) frame_ = caller_;
     return true;
+  }
+
+  // Compares with the frame met at the last power of two of steps: any circle is noticed within three
+  // times its length (Brent).
+  bool walks_in_a_circle() {
+    if (frame_ == earlier_frame_) return true;
+    ++steps_;
+    if ((steps_ & (steps_ - 1)) == 0) earlier_frame_ = frame_;
+    return false;
   }
 
   std::int32_t unit_of(std::span<const std::byte> bytes, std::uint64_t code) const {
@@ -117,6 +125,8 @@ class FrameWalk {
   const dp_python_layout& layout_;
   std::uint64_t frame_ = 0;
   std::uint64_t caller_ = 0;  // where the topmost eval-loop call must lead to
+  std::uint64_t earlier_frame_ = 0;
+  std::size_t steps_ = 0;
   bool check_caller_ = false;
   bool cut_off_ = false;
   std::vector<RemoteFrame> frames_;
