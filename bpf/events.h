@@ -105,8 +105,10 @@ struct dp_torch_thread {
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
   __u32 pid;                    /* tgid */
   __u32 depth;                  /* length of the list at the last watchpoint hit; BPF's own */
+  __u32 resting;                /* its watchpoints are not armed: wake user space when it compiles */
+  __u32 pad;
 };
-DP_ASSERT_SIZE(dp_torch_thread, 72);
+DP_ASSERT_SIZE(dp_torch_thread, 80);
 
 #define DP_PROCESS_PYTHON 1u       /* layout and tstate_offset are valid */
 #define DP_PROCESS_TORCH 2u        /* torch is valid */
@@ -308,7 +310,7 @@ enum dp_probe {
   DP_PROBE_WAIT_END = 3,
   DP_PROBE_REGION_BEGIN = 4, /* a run of compiled code begins; object: its code object */
   DP_PROBE_REGION_END = 5,
-  DP_PROBE_FRAME_SEEN = 6, /* Dynamo is about to look at a frame; only of threads not yet known */
+  DP_PROBE_FRAME_SEEN = 6, /* Dynamo is about to look at a frame; of threads not yet known, or resting */
 };
 
 /* A call of one of torch's native functions. */

@@ -124,8 +124,8 @@ static __always_inline void wait_edge(__u16 probe, __u64 handle) {
   struct dp_probe_event* event = begin_event(probe, counter, &thread);
   if (!event) return;
   /* User space wants to watch this thread's phases from as early on as can be. */
-  bool known = thread && thread->phases.entry;
-  send(event, known ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+  bool watched = thread && thread->phases.entry && !thread->resting;
+  send(event, watched ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("uprobe")
@@ -164,8 +164,8 @@ int region_left(struct pt_regs* ctx __attribute__((unused))) {
 SEC("uprobe")
 int frame_seen(struct pt_regs* ctx __attribute__((unused))) {
   __u32 tid = (__u32)bpf_get_current_pid_tgid();
-  if (bpf_map_lookup_elem(&torch_threads, &tid)) return 0;
-  struct dp_torch_thread* thread = 0;
+  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
+  if (thread && !thread->resting) return 0;
   struct dp_probe_event* event = begin_event(DP_PROBE_FRAME_SEEN, 0, &thread);
   if (event) send(event, BPF_RB_FORCE_WAKEUP);
   return 0;

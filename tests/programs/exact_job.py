@@ -1,13 +1,14 @@
 """Compiles of many kinds, quick ones (no Inductor), for the tests of exact events.
 
-    exact_job.py OUT.json [--import-late]
+    exact_job.py OUT.json [--import-late] [--pause SECONDS]
 
 Prints `ready <pid>`, waits for a line on stdin, compiles, writes OUT.json and prints `done`:
 
     {"pid", "tids": {"main", "second"}, "metrics": rows of get_compilation_metrics(),
      "inlined": [[function, first line, caller or null, primitive], ...] of dynamo_profiler}
 
-With --import-late torch is imported after `ready`. Functions are traced twice: first with torch's own
+With --import-late torch is imported after `ready`. With --pause the thread does nothing for so long
+between some compiles. Functions are traced twice: first with torch's own
 profiler of inlined calls off (that is what is compared), then, after a reset, with it on. Ids begin anew at a reset.
 """
 
@@ -16,10 +17,12 @@ import json
 import os
 import sys
 import threading
+import time
 
 ARGUMENTS = argparse.ArgumentParser()
 ARGUMENTS.add_argument("out")
 ARGUMENTS.add_argument("--import-late", action="store_true")
+ARGUMENTS.add_argument("--pause", type=float, default=0)
 OPTIONS = ARGUMENTS.parse_args()
 
 
@@ -163,7 +166,9 @@ def profile_inlined_calls():
 def main():
     trace_model()  # while it runs, the thread is found to compile, and watched
     torch._dynamo.reset()
+    time.sleep(OPTIONS.pause)
     trace_model()
+    time.sleep(OPTIONS.pause)
     trains_and_recompiles()
     breaks_the_graph()
     fails_and_falls_back()

@@ -127,6 +127,7 @@ class Exact:
     notes: str
     phases: list
     waits: list
+    paused: bool
 
 
 def record(dynprof, target, folder):
@@ -143,11 +144,12 @@ def record(dynprof, target, folder):
     return out, done, free, changed
 
 
-@pytest.fixture(scope="module", params=["early", "late"])
+@pytest.fixture(scope="module", params=["early", "late", "rested"])
 def exact(request, require_root_bpf, venv_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exact")
-    late = ["--import-late"] if request.param == "late" else []
-    target = support.spawn([venv_python, JOB, folder / "truth.json", *late], timeout=180)
+    # Longer than what a thread may do without a compile before its watchpoints are let rest.
+    options = {"early": [], "late": ["--import-late"], "rested": ["--pause", "1.5"]}[request.param]
+    target = support.spawn([venv_python, JOB, folder / "truth.json", *options], timeout=180)
     dynprof = support.Dynprof(folder)
     try:
         out, done, free, changed = record(dynprof, target, folder)
@@ -163,6 +165,7 @@ def exact(request, require_root_bpf, venv_python, tmp_path_factory):
             notes=done.err,
             phases=spans_of(dump, samples.PHASE_BEGIN, samples.PHASE_END)[0],
             waits=spans_of(dump, samples.WAIT_BEGIN, samples.WAIT_END)[0],
+            paused=request.param == "rested",
         )
         target.send("end")
         assert target.wait() == 0, target.text
@@ -336,6 +339,23 @@ def test_inlined_calls_equal_torchs_own_profiler(exact):
     assert sum(n for key, n in ours.items() if key[0] == "forward") == sum(
         n for key, n in truth.items() if key[0] == "forward"
     )
+
+
+def test_a_thread_that_does_not_compile_rests(exact):
+    """... and is watched again from the first phase of its next compile on."""
+    main = [edge for edge in exact.dump.edges if edge.tid == exact.truth["tids"]["main"]]
+    rests = [
+        (edge, after)
+        for edge, after in zip(main, [edge for edge in main[1:]])
+        if edge.kind == samples.WATCH_END
+    ]
+    if not exact.paused:
+        return
+    assert len(rests) >= 2
+    for end, after in rests[:2]:
+        assert after.time_ns - end.time_ns > 0.3e9
+        assert after.kind == samples.WATCH_BEGIN
+        assert not exact.dump.contexts[after.context]["torch"]["phases"], "it had begun already"
 
 
 def test_nothing_stays_behind(exact):

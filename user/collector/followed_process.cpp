@@ -241,10 +241,19 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
   }
   if (event.probe == DP_PROBE_WAIT_END) facts_.compiled(event.header.time_ns);
   // By now the list of phases is there, or will be within microseconds.
-  if (event.torch.status == 0 && probes_.begins_compile(event)) {
+  if (watch_.rests(tid) && event.probe != DP_PROBE_COUNTER_NAME &&
+      event.probe != DP_PROBE_REGION_BEGIN && event.probe != DP_PROBE_REGION_END) {
+    if (auto process = watched(writer, kernel)) watch_.wake(*process, tid, monotonic_ns());
+  } else if (event.torch.status == 0 && probes_.begins_compile(event)) {
     watch_.forget_backoff(tid);
     watch_thread(tid, writer, kernel);
   }
+}
+
+void FollowedProcess::rest_watches(std::uint64_t now_ns, RecordingWriter& writer,
+                                   KernelSide& kernel) {
+  if (watch_.watched() == 0 || !probes_.sees_compiles()) return;
+  if (auto process = watched(writer, kernel)) watch_.rest(*process, now_ns);
 }
 
 void FollowedProcess::ask_for_names(RecordingWriter& writer, KernelSide& kernel) {

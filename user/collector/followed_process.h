@@ -60,6 +60,8 @@ class FollowedProcess {
   void on_break(const dp_break_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
+  // Lets threads that do not compile rest: see torch_watch.h.
+  void rest_watches(std::uint64_t now_ns, RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
   // What is kept of the process as a whole: see torch_facts.h.
   void refresh_facts(std::uint64_t now_ns);

@@ -2,7 +2,10 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
 
 #include <cstdarg>
 
@@ -39,6 +42,14 @@ Error bpf_error(const std::string& what, int value) {
     e.hint = "run it with sudo; in a container add --cap-add BPF,PERFMON,SYS_PTRACE";
   return e;
 }
+
+}  // namespace
+
+void Watchpoint::arm(bool on) const {
+  if (event_) ioctl(event_.get(), on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+namespace {
 
 class LoadedKernelSide final : public KernelSide {
  public:
@@ -89,16 +100,16 @@ class LoadedKernelSide final : public KernelSide {
     bpf_map__delete_elem(sampler_->maps.torch_threads, &tid, sizeof tid, 0);
   }
 
-  Result<Link> watch_phases(UniqueFd watchpoint) override {
+  Result<Watchpoint> watch_phases(UniqueFd watchpoint) override {
     return watch(watchpoints_->progs.phases_changed, std::move(watchpoint));
   }
 
-  Result<Link> watch_inline(UniqueFd watchpoint, bool begin) override {
+  Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) override {
     return watch(begin ? watchpoints_->progs.inline_begun : watchpoints_->progs.inline_ended,
                  std::move(watchpoint));
   }
 
-  Result<Link> watch_breaks(UniqueFd watchpoint) override {
+  Result<Watchpoint> watch_breaks(UniqueFd watchpoint) override {
     return watch(watchpoints_->progs.breaks_changed, std::move(watchpoint));
   }
 
@@ -157,12 +168,14 @@ class LoadedKernelSide final : public KernelSide {
   }
 
  private:
-  static Result<Link> watch(bpf_program* program, UniqueFd watchpoint) {
-    // On success the link owns the descriptor.
+  static Result<Watchpoint> watch(bpf_program* program, UniqueFd watchpoint) {
+    // On success the link owns the descriptor it was given.
+    UniqueFd ours(fcntl(watchpoint.get(), F_DUPFD_CLOEXEC, 0));
+    if (!ours) return bpf_error("cannot attach to a hardware watchpoint", errno);
     Link link(bpf_program__attach_perf_event(program, watchpoint.get()));
     if (!link) return bpf_error("cannot attach to a hardware watchpoint", errno);
     watchpoint.release();
-    return link;
+    return Watchpoint(std::move(link), std::move(ours));
   }
   static bool is_return(Probe probe) {
     return probe == Probe::kCounterNamed || probe == Probe::kRegionLeft;

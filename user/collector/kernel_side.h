@@ -33,6 +33,21 @@ struct LinkDeleter {
 };
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
 
+// A hardware watchpoint with a program attached to it, armed at first. Not armed it keeps its slot, and
+// costs its thread nothing.
+class Watchpoint {
+ public:
+  Watchpoint() = default;
+  Watchpoint(Link link, UniqueFd event) : event_(std::move(event)), link_(std::move(link)) {}
+  explicit operator bool() const { return link_ != nullptr; }
+  void arm(bool on) const;
+  void reset() { *this = Watchpoint(); }
+
+ private:
+  UniqueFd event_;
+  Link link_;
+};
+
 // The probes of bpf/uprobes.bpf.c.
 enum class Probe : std::uint8_t {
   kCounterMade,
@@ -59,11 +74,11 @@ class KernelSide {
   virtual void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) = 0;
   virtual void forget_torch_thread(std::uint32_t tid) = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.
-  virtual Result<Link> watch_phases(UniqueFd watchpoint) = 0;
+  virtual Result<Watchpoint> watch_phases(UniqueFd watchpoint) = 0;
   // ... an inline event, when this watchpoint on the first or last instruction is.
-  virtual Result<Link> watch_inline(UniqueFd watchpoint, bool begin) = 0;
+  virtual Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) = 0;
   // ... a break event, when this one on the length of the list of graph breaks is.
-  virtual Result<Link> watch_breaks(UniqueFd watchpoint) = 0;
+  virtual Result<Watchpoint> watch_breaks(UniqueFd watchpoint) = 0;
   // Probes a function of a file that the process maps, in that process alone.
   virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
                                     const std::string& symbol) = 0;

@@ -138,6 +138,7 @@ class LiveSession final : public Session {
       consume();
       for (auto& [pid, process] : processes_) {
         process.ask_for_names(writer, *kernel_);
+        process.rest_watches(now, writer, *kernel_);
         process.refresh_facts(now);
       }
       look_again(now);

@@ -75,6 +75,8 @@ bool TorchProbes::attach(pid_t pid, KernelSide& kernel) {
     auto link = path.empty() ? Result<Link>(error(fmt::format("{} is not mapped", rule.library)))
                              : kernel.attach_probe(rule.probe, pid, path, rule.symbol);
     if (link) {
+      sees_frames_ |= rule.probe == Probe::kFrameSeen;
+      sees_waits_ |= rule.probe == Probe::kWaitStarted;
       const bool region = rule.probe == Probe::kRegionEntered || rule.probe == Probe::kRegionLeft;
       (region ? region_links_ : links_).push_back(std::move(*link));
     } else if (std::exchange(told, rule.lost) != rule.lost) {

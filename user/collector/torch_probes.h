@@ -19,6 +19,8 @@ class TorchProbes {
   // Once per process, as soon as torch's libraries are mapped; false: they are not yet.
   bool attach(pid_t pid, KernelSide& kernel);
   bool attached() const { return attached_; }
+  // Tells of every compile before its first phase begins.
+  bool sees_compiles() const { return sees_frames_ && sees_waits_; }
   void detach() {
     links_.clear();
     region_links_.clear();
@@ -46,6 +48,8 @@ class TorchProbes {
   };
   std::unordered_map<std::uint64_t, Counter> counters_;  // by address
   bool attached_ = false;
+  bool sees_frames_ = false;
+  bool sees_waits_ = false;
   std::string problem_;
 };
 

@@ -18,6 +18,10 @@ constexpr std::uint64_t kLongestBackoffNs = 1'000'000'000;
 // A hit is a debug exception: 1 us, 10 us in a virtual machine. Torch makes a few hundred a compile.
 constexpr std::uint32_t kMaxHitsPerSecond = 10'000;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
+// A thread without a phase for so long does not compile any more.
+constexpr std::uint64_t kRestAfterNs = 1'000'000'000;
+// Looks at a thread that goes on changing its list of phases, until two in a row are equal.
+constexpr int kLooks = 8;
 // PyListObject.ob_size: what is watched.
 constexpr std::uint64_t kListSize = 16;
 
@@ -75,6 +79,7 @@ void TorchWatch::look(const WatchedProcess& process, pid_t tid, std::uint64_t ts
   auto state = read_torch_thread(process.objects, found, process.python.none);
   found.pid = static_cast<std::uint32_t>(process.python.pid);
   found.depth = static_cast<std::uint32_t>(thread.open.size());
+  found.resting = thread.resting;
   bool same = thread.watch && state && state->phase_list == thread.list;
   if (!same && state) found.depth = static_cast<std::uint32_t>(state->phases.size());
   process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), found);
@@ -83,16 +88,69 @@ void TorchWatch::look(const WatchedProcess& process, pid_t tid, std::uint64_t ts
   end_watch(process, tid, thread, now_ns);
   watch(process, tid, thread, state->phase_list);
   if (!thread.watch) return;
-  // What was open may have changed between the look and the watch: look once more.
-  state = read_torch_thread(process.objects, found, process.python.none);
-  if (!state || state->phase_list != thread.list) {
-    end_watch(process, tid, thread, now_ns);
-    return;
+  if (!begin_hits(process, tid, thread)) end_watch(process, tid, thread, now_ns);
+}
+
+// The watchpoint is armed: from which hit on, and what is open then? False: the list is another one.
+bool TorchWatch::begin_hits(const WatchedProcess& process, pid_t tid, Thread& thread) {
+  std::optional<TorchThreadState> state;
+  for (int i = 0; i < kLooks; ++i) {
+    auto now = read_torch_thread(process.objects, thread.place, process.python.none);
+    if (!now || now->phase_list != thread.list) return false;
+    if (state && state->phases == now->phases) break;
+    state = std::move(now);
+    thread.place.depth = static_cast<std::uint32_t>(state->phases.size());
+    thread.place.resting = false;
+    process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), thread.place);
+    thread.since_ns = monotonic_ns();
   }
-  found.depth = static_cast<std::uint32_t>(state->phases.size());
-  process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), found);
-  thread.since_ns = monotonic_ns();
+  thread.resting = false;
+  thread.last_hit_ns = thread.since_ns;
   begin_watch(process, tid, thread, *state, thread.since_ns);
+  return true;
+}
+
+void TorchWatch::arm(const Thread& thread, bool on) {
+  for (const Watchpoint* point :
+       {&thread.watch, &thread.inline_begin, &thread.inline_end, &thread.breaks})
+    point->arm(on);
+}
+
+void TorchWatch::rest(const WatchedProcess& process, std::uint64_t now_ns) {
+  for (auto& [tid, thread] : threads_) {
+    bool idle = thread.open.empty() && thread.last_hit_ns + kRestAfterNs < now_ns;
+    if (!thread.watch || thread.resting || !idle) continue;
+    thread.resting = true;
+    thread.place.resting = true;
+    process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), thread.place);
+    arm(thread, false);
+    leave_inlined(process, tid, thread, 0, now_ns);
+    write_watch_end(process, tid, now_ns);
+  }
+}
+
+bool TorchWatch::rests(pid_t tid) const {
+  auto at = threads_.find(tid);
+  return at != threads_.end() && at->second.resting;
+}
+
+void TorchWatch::wake(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns) {
+  auto at = threads_.find(tid);
+  if (at == threads_.end() || !at->second.resting) return;
+  Thread& thread = at->second;
+  arm(thread, true);
+  if (begin_hits(process, tid, thread)) return;
+  end_watch(process, tid, thread, now_ns);
+  thread.next_look_ns = 0;
+  look_at(process, tid, now_ns);
+}
+
+void TorchWatch::write_watch_end(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns) {
+  SpanEdge edge;
+  edge.time_ns = now_ns;
+  edge.thread = process.thread(tid);
+  edge.kind = EdgeKind::kWatchEnd;
+  process.writer.edge(edge);
 }
 
 void TorchWatch::watch(const WatchedProcess& process, pid_t tid, Thread& thread,
@@ -151,11 +209,7 @@ void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thr
   thread.list = 0;
   thread.open.clear();
   watched_--;
-  SpanEdge edge;
-  edge.time_ns = now_ns;
-  edge.thread = process.thread(tid);
-  edge.kind = EdgeKind::kWatchEnd;
-  process.writer.edge(edge);
+  if (!std::exchange(thread.resting, false)) write_watch_end(process, tid, now_ns);
 }
 
 // What the last phase that began is called, from the target's memory: only if it is still the last.
@@ -234,45 +288,14 @@ void TorchWatch::leave_inlined(const WatchedProcess& process, pid_t tid, Thread&
     edge.depth = static_cast<std::uint32_t>(thread.inlined.size());
     edge.name = process.writer.string("raised");
     process.writer.edge(edge);
-    thread.inlined.pop_back();
+    thread.inlined.pop();
   }
-}
-
-// 3.11 reads the whole function once more when it specializes it. A frame's address says little: the
-// next call's frame is often where one left by an exception was. But no call takes less than this.
-bool TorchWatch::is_same_call(const OpenInline& last, const dp_inline_event& event) {
-  constexpr std::uint64_t kShortestCallNs = 30'000;
-  return last.frame == event.frame && last.code == event.code &&
-         event.header.time_ns - last.begin_ns < kShortestCallNs;
-}
-
-// The frames a call lies in, from the one that made it. Before it come torch's function, a
-// generator, and contextlib's __enter__.
-std::vector<std::uint64_t> TorchWatch::callers_of(const dp_inline_event& event) {
-  constexpr std::size_t kSkip = 2;
-  std::vector<std::uint64_t> callers(event.callers, event.callers + event.caller_count);
-  std::erase(callers, 0);  // shims
-  callers.erase(callers.begin(), callers.begin() + std::min(kSkip, callers.size()));
-  return callers;
-}
-
-// A call lies in another if that one's caller is among its callers, but is not its own. A chain too
-// long to be sent whole may end before it: then only if it does not show the frames around that caller,
-// between which it would be.
-bool TorchWatch::lies_in(const OpenInline& outer, const std::vector<std::uint64_t>& callers,
-                         bool whole) {
-  if (callers.empty() || outer.callers.empty() || callers[0] == outer.callers[0]) return false;
-  auto shows = [&](std::uint64_t frame) {
-    return std::find(callers.begin(), callers.end(), frame) != callers.end();
-  };
-  if (shows(outer.callers[0])) return true;
-  return !whole && std::none_of(outer.callers.begin() + 1, outer.callers.end(), shows);
 }
 
 void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event& event) {
   auto tid = static_cast<pid_t>(event.header.tid);
   auto at = threads_.find(tid);
-  if (at == threads_.end() || !at->second.inline_begin) return;
+  if (at == threads_.end() || !at->second.inline_begin || at->second.resting) return;
   Thread& thread = at->second;
   const std::uint64_t now_ns = event.header.time_ns;
   if (too_fast(thread, now_ns)) {
@@ -292,22 +315,17 @@ void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event&
   edge.cpu_ns = event.cpu_ns;
   auto& open = thread.inlined;
   if (event.begin) {
-    if (!open.empty() && is_same_call(open.back(), event)) return;
-    auto callers = callers_of(event);
-    const bool whole = event.caller_count < DP_MAX_INLINE_CALLERS;
-    std::size_t keep = open.size();
-    while (keep > 0 && !lies_in(open[keep - 1], callers, whole)) --keep;
-    leave_inlined(process, tid, thread, keep, now_ns);
-    open.push_back({event.frame, std::move(callers), event.code, now_ns, thread.open.size()});
+    if (open.is_repeat(event)) return;
+    leave_inlined(process, tid, thread, open.around(event), now_ns);
+    open.push(event, thread.open.size());
     edge.kind = EdgeKind::kInlineBegin;
     edge.code = event.code ? process.code(event.code, event.identity) : 0;
   } else {
-    std::size_t keep = open.size();
-    while (keep > 0 && open[keep - 1].frame != event.frame) --keep;
+    std::size_t keep = open.with(event);
     if (keep == 0) return;  // it began before we watched
     leave_inlined(process, tid, thread, keep, now_ns);
     edge.kind = EdgeKind::kInlineEnd;
-    open.pop_back();
+    open.pop();
   }
   edge.depth = static_cast<std::uint32_t>(open.size() + (event.begin ? 0 : 1));
   process.writer.edge(edge);
@@ -337,6 +355,8 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
   Thread& thread = at->second;
   const std::uint64_t now_ns = event.header.time_ns;
   if (now_ns <= thread.since_ns) return;
+  if (thread.resting) return wake(process, tid, now_ns);  // it hit just before it was let rest
+  thread.last_hit_ns = now_ns;
   if (too_fast(thread, now_ns)) {
     end_watch(process, tid, thread, now_ns);
     thread.given_up = true;
@@ -377,9 +397,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
     return;
   }
   name_last(process, thread, depth + 1 == event.before ? name : 0);
-  std::size_t keep = thread.inlined.size();
-  while (keep > 0 && thread.inlined[keep - 1].phases > depth) --keep;
-  leave_inlined(process, tid, thread, keep, now_ns);
+  leave_inlined(process, tid, thread, thread.inlined.within(depth), now_ns);
   while (thread.open.size() > depth) {
     edge.kind = EdgeKind::kPhaseEnd;
     edge.depth = static_cast<std::uint32_t>(thread.open.size());

@@ -1,7 +1,9 @@
 // Torch's thread-locals of one process, watched: tells the kernel side where they lie (source T), and
 // sets a hardware watchpoint on each compiling thread's list of open phases, whose hits become exact
 // edges of the recording (source E). Threads are looked at when they are seen to compile, and again
-// when their dicts moved. Everything is gone with this object, and with our process.
+// when their dicts moved. A thread that has not compiled for a second rests: its watchpoints are not
+// armed, since an armed one makes each exit of a virtual machine dearer, which page faults can be.
+// Everything is gone with this object, and with our process.
 #pragma once
 
 #include <sys/types.h>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "symbolizer/recording/writer.h"
+#include "user/collector/inlined_calls.h"
 #include "user/collector/kernel_side.h"
 #include "user/target/torch_threads.h"
 
@@ -42,6 +45,11 @@ class TorchWatch {
   void look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
   // Something happened on this thread: the next look_at() looks.
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
+  // Lets threads rest that do not compile. Only where something will call wake().
+  void rest(const WatchedProcess& process, std::uint64_t now_ns);
+  bool rests(pid_t tid) const;
+  // The thread begins to compile.
+  void wake(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
   void on_phase(const WatchedProcess& process, const dp_phase_event& event);
   void on_inline(const WatchedProcess& process, const dp_inline_event& event);
   void on_break(const WatchedProcess& process, const dp_break_event& event);
@@ -59,17 +67,9 @@ class TorchWatch {
   std::size_t watched() const { return watched_; }
 
  private:
-  struct OpenInline {
-    std::uint64_t frame;
-    std::vector<std::uint64_t>
-        callers;  // dp_frame_key of the frame that called it, of its caller ...
-    std::uint64_t code;
-    std::uint64_t begin_ns;
-    std::size_t phases;  // open around it
-  };
   struct Thread {
     std::uint64_t list = 0;  // watched list, 0: none
-    Link watch;
+    Watchpoint watch;
     dp_torch_thread place = {};       // where its thread-locals lie
     std::vector<StringId> open;       // names of the open phases, 0: not known
     std::optional<SpanEdge> unnamed;  // the last begin: its name comes with the next hit
@@ -79,10 +79,12 @@ class TorchWatch {
     std::uint64_t second = 0;  // the rate of hits
     std::uint32_t hits = 0;
     bool given_up = false;
-    Link breaks;
-    Link inline_begin, inline_end;
-    ContextId context = 0;            // what torch said at the last edge
-    std::vector<OpenInline> inlined;  // user functions being traced, outermost first
+    bool resting = false;
+    std::uint64_t last_hit_ns = 0;
+    Watchpoint breaks;
+    Watchpoint inline_begin, inline_end;
+    ContextId context = 0;  // what torch said at the last edge
+    InlinedCalls inlined;   // user functions being traced
   };
 
   void look(const WatchedProcess& process, pid_t tid, std::uint64_t tstate, std::uint64_t now_ns);
@@ -90,14 +92,13 @@ class TorchWatch {
   void begin_watch(const WatchedProcess& process, pid_t tid, Thread& thread,
                    const TorchThreadState& state, std::uint64_t now_ns);
   void end_watch(const WatchedProcess& process, pid_t tid, Thread& thread, std::uint64_t now_ns);
+  bool begin_hits(const WatchedProcess& process, pid_t tid, Thread& thread);
+  static void arm(const Thread& thread, bool on);
   StringId name_now(const WatchedProcess& process, const Thread& thread);
-  static bool is_same_call(const OpenInline& last, const dp_inline_event& event);
-  static bool lies_in(const OpenInline& outer, const std::vector<std::uint64_t>& callers,
-                      bool whole);
-  static std::vector<std::uint64_t> callers_of(const dp_inline_event& event);
   bool too_fast(Thread& thread, std::uint64_t now_ns);
   void watch_breaks(const WatchedProcess& process, pid_t tid, Thread& thread);
   void watch_inline(const WatchedProcess& process, pid_t tid, Thread& thread);
+  static void write_watch_end(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
   void leave_inlined(const WatchedProcess& process, pid_t tid, Thread& thread, std::size_t keep,
                      std::uint64_t now_ns);
   void name_last(const WatchedProcess& process, Thread& thread, StringId name);
