@@ -85,7 +85,8 @@ struct dp_torch_layout {
   __u64 inline_begin;
   __u64 inline_end;
   __u16 inline_slot; /* its local that holds the user's code object */
-  __u16 pad[3];
+  __u16 node_object; /* torch::autograd::PyNode -> its Python instance; 0: not known yet */
+  __u16 pad[2];
 };
 DP_ASSERT_SIZE(dp_torch_layout, 128);
 
@@ -105,7 +106,7 @@ struct dp_torch_thread {
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
   __u32 pid;                    /* tgid */
   __u32 depth;                  /* length of the list at the last watchpoint hit; BPF's own */
-  __u32 resting;                /* its watchpoints are not armed: wake user space when it compiles */
+  __u32 resting; /* its watchpoints are not armed: wake user space when it compiles */
   __u32 pad;
 };
 DP_ASSERT_SIZE(dp_torch_thread, 80);
@@ -310,8 +311,16 @@ enum dp_probe {
   DP_PROBE_WAIT_END = 3,
   DP_PROBE_REGION_BEGIN = 4, /* a run of compiled code begins; object: its code object */
   DP_PROBE_REGION_END = 5,
-  DP_PROBE_FRAME_SEEN = 6, /* Dynamo is about to look at a frame; of threads not yet known, or resting */
+  DP_PROBE_FRAME_SEEN = 6, /* Dynamo is about to look at a frame; of threads unknown or resting */
+  /* An autograd node written in Python runs. object: the type of its instance, where node_object is
+   * known, else 0; then `types` are those of what the words from DP_NODE_FIRST_WORD on point to. */
+  DP_PROBE_NODE_BEGIN = 7,
+  DP_PROBE_NODE_END = 8,
 };
+
+/* Where in a PyNode its instance may be: 112 in torch 2.13, behind what every Node has. */
+#define DP_NODE_FIRST_WORD 0x60
+#define DP_NODE_WORDS (DP_PROBE_NAME_BYTES / 8)
 
 /* A call of one of torch's native functions. */
 struct dp_probe_event {
@@ -322,7 +331,10 @@ struct dp_probe_event {
   __u16 probe; /* enum dp_probe */
   __u16 name_size;
   __u32 pad;
-  char name[DP_PROBE_NAME_BYTES];
+  union {
+    char name[DP_PROBE_NAME_BYTES];
+    __u64 types[DP_NODE_WORDS]; /* NODE_BEGIN */
+  };
 };
 DP_ASSERT_SIZE(dp_probe_event, 72 + DP_PROBE_NAME_BYTES);
 

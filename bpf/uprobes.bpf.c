@@ -5,6 +5,7 @@
  *   c10::monitor::WaitCounterHandle(std::string_view), start, stop    libc10
  *   dynamo_eval_custom_code(tstate, frame, code, const char*, int)    libtorch_python
  *   THPPyInterpreterFrame_New(frame)                                  libtorch_python
+ *   torch::autograd::PyNode::apply(variable_list&&)                   libtorch_python
  *
  * A handle's first word points to what all handles of that name share: the counter. Its name is an
  * argument of the constructor only. */
@@ -71,7 +72,9 @@ static __always_inline struct dp_probe_event* begin_event(__u16 probe, __u64 obj
   event->object = object;
   *thread = bpf_map_lookup_elem(&torch_threads, &tid);
   if (*thread && (*thread)->pid != pid) *thread = 0;
-  if (*thread && probe != DP_PROBE_REGION_BEGIN && probe != DP_PROBE_REGION_END) {
+  bool is_run = probe == DP_PROBE_REGION_BEGIN || probe == DP_PROBE_REGION_END ||
+                probe == DP_PROBE_NODE_BEGIN || probe == DP_PROBE_NODE_END;
+  if (*thread && !is_run) {
     struct list_head list;
     read_torch_state(process, *thread, &list, &event->torch);
     if (probe == DP_PROBE_WAIT_BEGIN && list.size - 1 < DP_MAX_OPEN_PHASES)
@@ -157,6 +160,40 @@ SEC("uretprobe")
 int region_left(struct pt_regs* ctx __attribute__((unused))) {
   struct dp_torch_thread* thread = 0;
   struct dp_probe_event* event = begin_event(DP_PROBE_REGION_END, 0, &thread);
+  if (event) send(event, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+/* The type of the object a word points to; 0: it points to none. */
+static __always_inline __u64 type_at(__u64 word) {
+  struct object_head head = {};
+  __u64 address = 0;
+  return read_user_u64(word, &address) && read_object(address, &head) ? head.type : 0;
+}
+
+SEC("uprobe")
+int node_entered(struct pt_regs* ctx) {
+  __u32 pid = bpf_get_current_pid_tgid() >> 32;
+  __u64 node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
+  struct dp_torch_thread* thread = 0;
+  struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
+  struct dp_probe_event* event = begin_event(DP_PROBE_NODE_BEGIN, 0, &thread);
+  if (!process || !event) return 0;
+  __u16 offset = process->torch.node_object;
+  if (offset) {
+    event->object = type_at(node + offset);
+  } else {
+    for (__u32 i = 0; i < DP_NODE_WORDS; i++)
+      event->types[i] = type_at(node + DP_NODE_FIRST_WORD + 8 * i);
+  }
+  send(event, BPF_RB_NO_WAKEUP);
+  return 0;
+}
+
+SEC("uretprobe")
+int node_left(struct pt_regs* ctx __attribute__((unused))) {
+  struct dp_torch_thread* thread = 0;
+  struct dp_probe_event* event = begin_event(DP_PROBE_NODE_END, 0, &thread);
   if (event) send(event, BPF_RB_NO_WAKEUP);
   return 0;
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "user/collector/clock.h"
+#include "user/collector/watchpoint_cost.h"
 #include "user/history/graph_breaks.h"
+#include "user/target/backward_nodes.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -228,6 +230,22 @@ void FollowedProcess::on_break(const dp_break_event& event, RecordingWriter& wri
   if (auto process = watched(writer, kernel)) watch_.on_break(*process, event);
 }
 
+// What an autograd node that begins to run is; "" for none that runs compiled code.
+std::string FollowedProcess::node_name(const dp_probe_event& event, KernelSide& kernel) {
+  if (event.probe != DP_PROBE_NODE_BEGIN || !access_) return {};
+  // A class is told by what it is now: its address may have been another's.
+  RemoteValues values(access_->objects, *python_);
+  if (event.object) return backward_run_name(values, torch_.layout, python_->none, event.object);
+  for (std::uint16_t i = 0; i < DP_NODE_WORDS; ++i) {
+    std::string name = backward_run_name(values, torch_.layout, python_->none, event.types[i]);
+    if (name.empty()) continue;
+    torch_.layout.node_object = static_cast<std::uint16_t>(DP_NODE_FIRST_WORD + 8 * i);
+    (void)tell_kernel(kernel);
+    return name;
+  }
+  return {};
+}
+
 void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
   const auto tid = static_cast<pid_t>(event.header.tid);
@@ -235,7 +253,7 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
     if (auto process = watched(writer, kernel))
       watch_.name_innermost(*process, tid, event.torch.open_phases, {event.name, event.name_size});
   SpanEdge edge;
-  if (probes_.edge(event, writer, edge)) {
+  if (probes_.edge(event, node_name(event, kernel), writer, edge)) {
     edge.thread = thread(tid, writer);
     writer.edge(edge);
   }
@@ -253,7 +271,9 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
 void FollowedProcess::rest_watches(std::uint64_t now_ns, RecordingWriter& writer,
                                    KernelSide& kernel) {
   if (watch_.watched() == 0 || !probes_.sees_compiles()) return;
-  if (auto process = watched(writer, kernel)) watch_.rest(*process, now_ns);
+  static const double cost = watchpoint_cost();
+  if (cost < kDearWatchpoint) return;
+  if (auto process = watched(writer, kernel)) watch_.rest(*process, now_ns, cost);
 }
 
 void FollowedProcess::ask_for_names(RecordingWriter& writer, KernelSide& kernel) {
@@ -262,7 +282,11 @@ void FollowedProcess::ask_for_names(RecordingWriter& writer, KernelSide& kernel)
 }
 
 void FollowedProcess::refresh_facts(std::uint64_t now_ns) {
-  if (access_ && !torch_.version.empty()) facts_.refresh(access_->objects, *python_, now_ns);
+  if (access_ && !torch_.version.empty()) facts_.refresh(*python_, now_ns);
+}
+
+void FollowedProcess::refresh_facts_at_attach() {
+  if (access_ && !torch_.version.empty()) facts_.refresh_at_attach(access_->objects, *python_);
 }
 
 void FollowedProcess::refresh_facts_at_end() {

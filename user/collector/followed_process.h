@@ -65,6 +65,7 @@ class FollowedProcess {
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
   // What is kept of the process as a whole: see torch_facts.h.
   void refresh_facts(std::uint64_t now_ns);
+  void refresh_facts_at_attach();
   void refresh_facts_at_end();
   const TorchFacts& facts() const { return facts_; }
   // Why an exact source is not available; once each, "" otherwise.
@@ -86,6 +87,7 @@ class FollowedProcess {
 
  private:
   void look_for_inline();
+  std::string node_name(const dp_probe_event& event, KernelSide& kernel);
   void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
   bool is_compiling() const;
   std::optional<WatchedProcess> watched(RecordingWriter& writer, KernelSide& kernel);

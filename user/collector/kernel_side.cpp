@@ -178,7 +178,8 @@ class LoadedKernelSide final : public KernelSide {
     return Watchpoint(std::move(link), std::move(ours));
   }
   static bool is_return(Probe probe) {
-    return probe == Probe::kCounterNamed || probe == Probe::kRegionLeft;
+    return probe == Probe::kCounterNamed || probe == Probe::kRegionLeft ||
+           probe == Probe::kNodeLeft;
   }
   bpf_program* program_of(Probe probe) {
     auto& programs = uprobes_->progs;
@@ -195,6 +196,10 @@ class LoadedKernelSide final : public KernelSide {
         return programs.region_entered;
       case Probe::kRegionLeft:
         return programs.region_left;
+      case Probe::kNodeEntered:
+        return programs.node_entered;
+      case Probe::kNodeLeft:
+        return programs.node_left;
       case Probe::kFrameSeen:
         break;
     }

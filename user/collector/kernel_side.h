@@ -56,6 +56,8 @@ enum class Probe : std::uint8_t {
   kWaitStopped,
   kRegionEntered,
   kRegionLeft,
+  kNodeEntered,
+  kNodeLeft,
   kFrameSeen,
 };
 

@@ -1,5 +1,7 @@
 #include "user/collector/torch_facts.h"
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -7,6 +9,7 @@
 #include "user/collector/clock.h"
 #include "user/generated/find_generated.h"
 #include "user/history/compile_history.h"
+#include "user/target/remote_memory.h"
 
 namespace dynprof {
 namespace {
@@ -15,7 +18,6 @@ constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kHistoryNs = kSecondNs;
 constexpr std::uint64_t kQuietNs = kSecondNs;
 constexpr std::uint64_t kGeneratedNs = 10 * kSecondNs;
-// The ring buffer holds two seconds of samples: nothing may keep us from it for longer.
 constexpr std::chrono::milliseconds kReadAtMost{500};
 // What is kept of it, for each process.
 constexpr std::size_t kGeneratedBytes = 24u << 20;
@@ -31,40 +33,60 @@ void TorchFacts::compiled(std::uint64_t now_ns) {
   last_compile_ns_ = now_ns;
 }
 
-void TorchFacts::refresh(RemoteObjects& objects, const PythonRuntime& python,
-                         std::uint64_t now_ns) {
-  if (history_is_old_ && now_ns >= next_history_ns_) {
-    next_history_ns_ = now_ns + kHistoryNs;
-    read_history(objects, python);
+void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
+  if (reading_.valid()) {
+    if (reading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    take(reading_.get());
   }
-  if (generated_is_old_ && now_ns >= next_generated_ns_ && now_ns >= last_compile_ns_ + kQuietNs &&
-      last_compile_ns_ != 0) {
-    next_generated_ns_ = now_ns + kGeneratedNs;
-    read_generated(objects, python, false);
-  }
+  const bool history = history_is_old_ && now_ns >= next_history_ns_;
+  const bool generated = generated_is_old_ && now_ns >= next_generated_ns_ &&
+                         now_ns >= last_compile_ns_ + kQuietNs && last_compile_ns_ != 0;
+  if (!history && !generated) return;
+  // What compiles from now on may not be in it any more.
+  if (history) history_is_old_ = false, next_history_ns_ = now_ns + kHistoryNs;
+  if (generated) generated_is_old_ = false, next_generated_ns_ = now_ns + kGeneratedNs;
+  reading_ = std::async(std::launch::async, [python, history, generated] {
+    setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
+    ProcessMemory memory(python.pid);
+    RemoteObjects objects(memory, python.layout);
+    objects.set_str_type(python.str_type);
+    return read(objects, python, history, generated, false);
+  });
+}
+
+void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python) {
+  history_is_old_ = false;
+  take(read(objects, python, true, false, false));
 }
 
 void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python) {
-  read_history(objects, python);
-  read_generated(objects, python, true);
-}
-
-void TorchFacts::read_history(RemoteObjects& objects, const PythonRuntime& python) {
-  auto history = read_compile_history(objects, python);
-  if (!history) return;
-  history_ = to_text(to_json(*history));
-  history_is_old_ = false;
-}
-
-void TorchFacts::read_generated(RemoteObjects& objects, const PythonRuntime& python, bool at_end) {
-  GeneratedLimits limits;
-  limits.total_bytes = kGeneratedBytes;
-  if (!at_end) limits.time = kReadAtMost;
-  GeneratedCode found = find_generated(objects, python, python.pid, limits);
+  if (reading_.valid()) take(reading_.get());
+  Reading last = read(objects, python, true, true, true);
   // A process that is ending shows less and less: the most that was seen is kept.
-  if (found.files.size() < generated_.files.size() && at_end) return;
-  generated_ = std::move(found);
-  generated_is_old_ = false;
+  if (last.generated && last.generated->files.size() < generated_.files.size())
+    last.generated.reset();
+  take(std::move(last));
+}
+
+TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime& python,
+                                     bool history, bool generated, bool at_end) {
+  Reading reading;
+  if (history) {
+    if (auto found = read_compile_history(objects, python))
+      reading.history = to_text(to_json(*found));
+  }
+  if (generated) {
+    GeneratedLimits limits;
+    limits.total_bytes = kGeneratedBytes;
+    if (!at_end) limits.time = kReadAtMost;
+    reading.generated = find_generated(objects, python, python.pid, limits);
+  }
+  return reading;
+}
+
+void TorchFacts::take(Reading reading) {
+  if (!reading.history.empty()) history_ = std::move(reading.history);
+  if (reading.generated) generated_ = std::move(*reading.generated);
 }
 
 void TorchFacts::write_history(const char* when, pid_t pid, RecordingWriter& writer) const {

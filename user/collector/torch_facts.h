@@ -1,9 +1,12 @@
 // What is read of a torch process as a whole, for the recording's facts: torch's own memory of its
 // compiles, and the code they generated. It can be read only while the process lives, so it is read
-// again after compiles, and what was read last stands for a process that has ended.
+// again after compiles, and what was read last stands for a process that has ended. While we record, a
+// thread of its own reads: events wait for nobody.
 #pragma once
 
 #include <cstdint>
+#include <future>
+#include <optional>
 #include <string>
 
 #include "symbolizer/recording/writer.h"
@@ -19,7 +22,9 @@ class TorchFacts {
   void compiled(std::uint64_t now_ns);
   // Reads again what is out of date, not too often: some 30 ms for the history once a second, and,
   // when nothing has compiled for a second, some 100 ms for the generated code every ten.
-  void refresh(RemoteObjects& objects, const PythonRuntime& python, std::uint64_t now_ns);
+  void refresh(const PythonRuntime& python, std::uint64_t now_ns);
+  // Reads the history, and comes back with it.
+  void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
   // Reads everything once more, if the process still lives.
   void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python);
 
@@ -28,8 +33,13 @@ class TorchFacts {
   void write_at_end(pid_t pid, RecordingWriter& writer) const;
 
  private:
-  void read_history(RemoteObjects& objects, const PythonRuntime& python);
-  void read_generated(RemoteObjects& objects, const PythonRuntime& python, bool at_end);
+  struct Reading {
+    std::string history;  // "": not asked, or not readable
+    std::optional<GeneratedCode> generated;
+  };
+  static Reading read(RemoteObjects& objects, const PythonRuntime& python, bool history,
+                      bool generated, bool at_end);
+  void take(Reading reading);
   void write_history(const char* when, pid_t pid, RecordingWriter& writer) const;
 
   std::string history_;  // JSON
@@ -39,6 +49,7 @@ class TorchFacts {
   bool generated_is_old_ = true;
   std::uint64_t next_generated_ns_ = 0;
   std::uint64_t last_compile_ns_ = 0;
+  std::future<Reading> reading_;
 };
 
 }  // namespace dynprof

@@ -37,14 +37,26 @@ constexpr std::array kRules = {
          "runs of compiled regions"},
     Rule{Probe::kRegionEntered, "libtorch_python.so", "dynamo_eval_custom_code",
          "runs of compiled regions"},
+    Rule{Probe::kNodeLeft, "libtorch_python.so",
+         "_ZN5torch8autograd6PyNode5applyEOSt6vectorIN2at6TensorESaIS4_EE",
+         "runs of compiled backwards"},
+    Rule{Probe::kNodeEntered, "libtorch_python.so",
+         "_ZN5torch8autograd6PyNode5applyEOSt6vectorIN2at6TensorESaIS4_EE",
+         "runs of compiled backwards"},
 };
 
 constexpr std::string_view kCounterPrefix = "pytorch.wait_counter.";
 constexpr std::size_t kMaxCounters = 4096;
+constexpr std::size_t kMaxNodes = 64;  // one inside another on a thread
 // Two probes a run cost 10 to 30 us in a virtual machine (measured by how many runs a second a loop of
 // them makes): this many are below 0.5 % of a core.
 constexpr std::uint32_t kMaxRunsPerSecond = 200;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
+
+bool is_run(Probe probe) {
+  return probe == Probe::kRegionEntered || probe == Probe::kRegionLeft ||
+         probe == Probe::kNodeEntered || probe == Probe::kNodeLeft;
+}
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -77,8 +89,7 @@ bool TorchProbes::attach(pid_t pid, KernelSide& kernel) {
     if (link) {
       sees_frames_ |= rule.probe == Probe::kFrameSeen;
       sees_waits_ |= rule.probe == Probe::kWaitStarted;
-      const bool region = rule.probe == Probe::kRegionEntered || rule.probe == Probe::kRegionLeft;
-      (region ? region_links_ : links_).push_back(std::move(*link));
+      (is_run(rule.probe) ? region_links_ : links_).push_back(std::move(*link));
     } else if (std::exchange(told, rule.lost) != rule.lost) {
       if (!problem_.empty()) problem_ += "; ";
       problem_ += fmt::format("{}: {} come from other sources", link.error().what, rule.lost);
@@ -87,7 +98,8 @@ bool TorchProbes::attach(pid_t pid, KernelSide& kernel) {
   return true;
 }
 
-bool TorchProbes::edge(const dp_probe_event& event, RecordingWriter& writer, SpanEdge& edge) {
+bool TorchProbes::edge(const dp_probe_event& event, std::string_view node, RecordingWriter& writer,
+                       SpanEdge& edge) {
   std::string_view name(event.name, event.name_size);
   edge.time_ns = event.header.time_ns;
   edge.cpu_ns = event.cpu_ns;
@@ -118,6 +130,22 @@ bool TorchProbes::edge(const dp_probe_event& event, RecordingWriter& writer, Spa
     case DP_PROBE_REGION_END:
       edge.kind = EdgeKind::kRegionEnd;
       return true;
+    case DP_PROBE_NODE_BEGIN: {
+      count_region(event.header.time_ns);
+      std::vector<bool>& open = nodes_[event.header.tid];
+      if (open.size() == kMaxNodes) open.clear();
+      open.push_back(!node.empty());
+      edge.kind = EdgeKind::kRegionBegin;
+      edge.name = writer.string(node);
+      return !node.empty();
+    }
+    case DP_PROBE_NODE_END: {
+      std::vector<bool>& open = nodes_[event.header.tid];
+      const bool recorded = !open.empty() && open.back();
+      if (!open.empty()) open.pop_back();
+      edge.kind = EdgeKind::kRegionEnd;
+      return recorded;
+    }
     default:
       return false;
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -26,8 +27,10 @@ class TorchProbes {
     region_links_.clear();
   }
 
-  // The edge an event is; kind 0 (not a kind) for one that is none.
-  bool edge(const dp_probe_event& event, RecordingWriter& writer, SpanEdge& edge);
+  // The edge an event is; false: it is none. `node` is what an autograd node that begins runs, "" for
+  // nothing compiled.
+  bool edge(const dp_probe_event& event, std::string_view node, RecordingWriter& writer,
+            SpanEdge& edge);
 
   // Whether this thread begins a compile now, as opposed to a part of one.
   bool begins_compile(const dp_probe_event& event) const;
@@ -39,14 +42,16 @@ class TorchProbes {
   void count_region(std::uint64_t now_ns);
 
   std::vector<Link> links_;
-  std::vector<Link> region_links_;
-  std::uint64_t second_ = 0;  // of the last runs of regions, and how many
+  std::vector<Link> region_links_;  // runs of regions and of their backwards
+  std::uint64_t second_ = 0;        // of the last runs of regions, and how many
   std::uint32_t runs_ = 0;
   struct Counter {
     StringId name = 0;
     bool compile = false;  // runs during a whole compile
   };
   std::unordered_map<std::uint64_t, Counter> counters_;  // by address
+  // Per thread the nodes that run now, outermost first: whether each is in the recording.
+  std::unordered_map<std::uint32_t, std::vector<bool>> nodes_;
   bool attached_ = false;
   bool sees_frames_ = false;
   bool sees_waits_ = false;

@@ -116,7 +116,7 @@ void TorchWatch::arm(const Thread& thread, bool on) {
     point->arm(on);
 }
 
-void TorchWatch::rest(const WatchedProcess& process, std::uint64_t now_ns) {
+void TorchWatch::rest(const WatchedProcess& process, std::uint64_t now_ns, double cost) {
   for (auto& [tid, thread] : threads_) {
     bool idle = thread.open.empty() && thread.last_hit_ns + kRestAfterNs < now_ns;
     if (!thread.watch || thread.resting || !idle) continue;
@@ -126,6 +126,11 @@ void TorchWatch::rest(const WatchedProcess& process, std::uint64_t now_ns) {
     arm(thread, false);
     leave_inlined(process, tid, thread, 0, now_ns);
     write_watch_end(process, tid, now_ns);
+    if (!std::exchange(told_rest_, true))
+      problem_ = fmt::format(
+          "hardware watchpoints make page faults {:.1f} times as dear on this machine: threads are "
+          "watched only while they compile, and the first phases of a compile may be missed",
+          cost);
   }
 }
 

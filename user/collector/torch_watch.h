@@ -1,8 +1,8 @@
 // Torch's thread-locals of one process, watched: tells the kernel side where they lie (source T), and
 // sets a hardware watchpoint on each compiling thread's list of open phases, whose hits become exact
 // edges of the recording (source E). Threads are looked at when they are seen to compile, and again
-// when their dicts moved. A thread that has not compiled for a second rests: its watchpoints are not
-// armed, since an armed one makes each exit of a virtual machine dearer, which page faults can be.
+// when their dicts moved. Where being watched costs a thread (watchpoint_cost.h), one that has not
+// compiled for a second rests: its watchpoints are not armed.
 // Everything is gone with this object, and with our process.
 #pragma once
 
@@ -45,8 +45,9 @@ class TorchWatch {
   void look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
   // Something happened on this thread: the next look_at() looks.
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
-  // Lets threads rest that do not compile. Only where something will call wake().
-  void rest(const WatchedProcess& process, std::uint64_t now_ns);
+  // Lets threads rest that do not compile: only where being watched makes their page faults `cost` times
+  // as dear, and something will call wake().
+  void rest(const WatchedProcess& process, std::uint64_t now_ns, double cost);
   bool rests(pid_t tid) const;
   // The thread begins to compile.
   void wake(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
@@ -110,6 +111,7 @@ class TorchWatch {
   bool told_ = false;
   bool told_inline_ = false;
   bool told_breaks_ = false;
+  bool told_rest_ = false;
   std::uint64_t lost_ = 0;
   std::size_t watched_ = 0;
 };

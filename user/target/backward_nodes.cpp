@@ -1,0 +1,39 @@
+#include "user/target/backward_nodes.h"
+
+#include <fmt/format.h>
+
+#include "user/target/torch_threads.h"
+
+namespace dynprof {
+namespace {
+
+constexpr const char* kRun = "CompiledFunctionBackward";
+
+std::string id_text(const TorchIds& ids) {
+  std::string text = ids.autograd_id >= 0 ? fmt::format("!{}", ids.autograd_id) : std::string();
+  if (ids.frame_id < 0) return text;
+  return fmt::format("{}{}{}/{}", text, text.empty() ? "" : "/", ids.frame_id, ids.compile_id);
+}
+
+// CompiledFunction, where this is the class of its backward nodes; 0: it is something else.
+std::uint64_t compiled_function(RemoteObjects& objects, std::uint64_t type) {
+  if (!plausible_pointer(type) || objects.type_name(type) != kRun) return 0;
+  std::uint64_t function = objects.type_get(type, "_forward_cls").value_or(0);
+  return function != 0 && objects.type_get(function, "compiled_fw") ? function : 0;
+}
+
+}  // namespace
+
+std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch,
+                              std::uint64_t none, std::uint64_t type) {
+  RemoteObjects& objects = values.objects();
+  std::uint64_t function = compiled_function(objects, type);
+  if (function == 0) return {};
+  auto info = objects.type_get(function, "_lazy_backward_info");
+  auto context = info ? values.attribute(*info, "saved_compile_context") : std::nullopt;
+  auto ids = context ? read_compile_context(objects, torch, none, *context) : std::nullopt;
+  std::string id = ids ? id_text(*ids) : std::string();
+  return id.empty() ? kRun : fmt::format("{} {}", kRun, id);
+}
+
+}  // namespace dynprof
