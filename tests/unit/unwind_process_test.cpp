@@ -1,0 +1,417 @@
+// Tables, mappings and rules together: this process unwound by them, against the C library's own
+// unwinder; and what a process's mappings come to.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/unit/unwind_fake_elf.h"
+#include "user/target/remote_memory.h"
+#include "user/unwind_tables/mappings.h"
+#include "user/unwind_tables/table_pool.h"
+
+namespace dynprof {
+namespace {
+
+using fake_elf::Bytes;
+
+struct Registers {
+  std::uint64_t ip = 0;
+  std::uint64_t sp = 0;
+  std::uint64_t bp = 0;
+};
+
+Registers registers_of(const ucontext_t& context) {
+  const auto& all = context.uc_mcontext.gregs;
+  return {static_cast<std::uint64_t>(all[REG_RIP]), static_cast<std::uint64_t>(all[REG_RSP]),
+          static_cast<std::uint64_t>(all[REG_RBP])};
+}
+
+// What the BPF side does, written down plainly.
+class Walker {
+ public:
+  Walker() : mappings_(*files_.read(::getpid())) {}
+
+  // Instruction addresses, innermost first; ends at the thread's start or with a 0 where it is lost.
+  std::vector<std::uint64_t> walk(Registers at) {
+    std::vector<std::uint64_t> ips;
+    bool exact = true;
+    while (ips.size() < 512) {
+      ips.push_back(at.ip);
+      const std::uint32_t rule = rule_for(exact ? at.ip : at.ip - 1);
+      if (dp_unwind_kind(rule) == DP_CFA_OUTERMOST) return ips;
+      exact = dp_unwind_kind(rule) == DP_CFA_SIGNAL;
+      if (!step(at, rule)) break;
+    }
+    ips.push_back(0);
+    return ips;
+  }
+
+ private:
+  std::uint32_t rule_for(std::uint64_t ip) {
+    for (const CodeMapping& code : mappings_.mappings) {
+      if (ip < code.mapping.start || ip >= code.mapping.end || !code.bias) continue;
+      const UnwindTable* table = table_of(code);
+      return table == nullptr ? std::uint32_t{DP_CFA_NONE} : table->rule_at(ip - *code.bias);
+    }
+    return DP_CFA_NONE;
+  }
+
+  const UnwindTable* table_of(const CodeMapping& code) {
+    auto [known, fresh] = tables_.try_emplace(code.file->key);
+    if (fresh && code.vdso) {
+      const auto image = read_vdso(::getpid(), code.mapping);
+      if (auto table = build_unwind_table(ByteSource::of_bytes(*image))) known->second = *table;
+    } else if (fresh) {
+      auto file = open_mapped_file(::getpid(), code.mapping);
+      if (!file) return nullptr;
+      if (auto table = build_unwind_table(*ByteSource::of_file(*std::move(file)))) {
+        known->second = *std::move(table);
+      }
+    }
+    return &known->second;
+  }
+
+  std::uint64_t word(std::uint64_t address) {
+    return memory_.read<std::uint64_t>(address).value_or(0);
+  }
+
+  bool step(Registers& at, std::uint32_t rule) {
+    const auto offset = static_cast<std::uint64_t>(std::int64_t{dp_unwind_offset(rule)});
+    std::uint64_t cfa = 0;
+    switch (dp_unwind_kind(rule)) {
+      case DP_CFA_RSP:
+        cfa = at.sp + offset;
+        break;
+      case DP_CFA_RBP:
+        cfa = at.bp + offset;
+        break;
+      case DP_CFA_DEREF_RBP:
+        cfa = word(at.bp + offset);
+        break;
+      case DP_CFA_DEREF_RSP:
+        cfa = word(at.sp + offset);
+        break;
+      case DP_CFA_DEREF_RSP_8:
+        cfa = word(at.sp + offset) + 8;
+        break;
+      case DP_CFA_PLT:
+        cfa = at.sp + 8 + ((at.ip & 15) >= dp_unwind_argument(rule) ? 8 : 0);
+        break;
+      case DP_CFA_SIGNAL: {
+        const std::uint64_t saved = at.sp + offset;
+        at = {word(saved + 8), word(saved), word(saved - 40)};
+        return at.ip != 0;
+      }
+      default:
+        return false;
+    }
+    const std::uint32_t rbp = dp_unwind_rbp(rule);
+    const std::uint64_t bp = at.bp;
+    if (rbp == DP_RBP_LOST) {
+      at.bp = 0;
+    } else if (rbp != DP_RBP_SAME) {
+      const auto distance = static_cast<std::uint64_t>(std::int64_t{dp_rbp_offset(rbp)});
+      at.bp = word((dp_rbp_from_rbp(rbp) ? bp : cfa) + distance);
+    }
+    at.ip = word(cfa - 8);
+    at.sp = cfa;
+    return at.ip != 0;
+  }
+
+  CodeFiles files_;
+  CodeMappings mappings_;
+  std::map<std::string, UnwindTable> tables_;
+  ProcessMemory memory_{::getpid()};
+};
+
+struct Capture {
+  std::vector<std::uint64_t> expected;
+  ucontext_t context{};
+  std::vector<std::uint64_t> ours;
+} captured;
+
+_Unwind_Reason_Code note(_Unwind_Context* context, void*) {
+  // It closes with a 0 behind the thread's start.
+  if (const std::uint64_t ip = _Unwind_GetIP(context)) captured.expected.push_back(ip);
+  return _URC_NO_REASON;
+}
+
+// The walk begins while this frame still stands.
+[[gnu::noinline]] void capture() {
+  captured.expected.clear();
+  _Unwind_Backtrace(&note, nullptr);
+  captured.expected.erase(captured.expected.begin());
+  ::getcontext(&captured.context);
+  captured.ours = Walker().walk(registers_of(captured.context));
+}
+
+// Everything above capture() itself, whose own instruction differs.
+void expect_the_same(std::size_t at_least) {
+  ASSERT_GT(captured.ours.size(), 1u);
+  const std::vector<std::uint64_t> callers(captured.ours.begin() + 1, captured.ours.end());
+  EXPECT_EQ(callers, captured.expected);
+  EXPECT_GE(callers.size(), at_least);
+}
+
+[[gnu::noinline]] int recurse(int depth) {
+  if (depth == 0) {
+    capture();
+    return 0;
+  }
+  return recurse(depth - 1) + 1;
+}
+
+[[gnu::noinline]] int with_alloca(std::size_t size) {
+  auto* bytes = static_cast<volatile char*>(__builtin_alloca(size));
+  bytes[0] = 1;
+  capture();
+  return bytes[0];
+}
+
+// The vector is kept on a stack that the function realigns.
+struct alignas(64) Wide {
+  double values[16];
+};
+[[gnu::noinline]] double realigned(int more, ...) {
+  volatile Wide wide{};
+  wide.values[0] = more;
+  auto* bytes = static_cast<volatile char*>(__builtin_alloca(static_cast<std::size_t>(more)));
+  bytes[0] = 1;
+  capture();
+  return wide.values[0];
+}
+
+int compare(const void*, const void*) {
+  capture();
+  return 0;
+}
+
+void on_signal(int) { capture(); }
+
+TEST(UnwindProcess, ThisProcess) {
+  recurse(20);
+  expect_the_same(22);
+  with_alloca(1000);
+  expect_the_same(5);
+  realigned(100, 1, 2);
+  expect_the_same(5);
+}
+
+TEST(UnwindProcess, ThroughTheCLibrary) {
+  int two[2] = {1, 2};
+  std::qsort(two, 2, sizeof two[0], &compare);
+  expect_the_same(5);
+}
+
+TEST(UnwindProcess, ThroughASignalFrame) {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = &on_signal;
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  ASSERT_EQ(::raise(SIGUSR1), 0);
+  ::sigaction(SIGUSR1, &before, nullptr);
+  expect_the_same(7);
+}
+
+// ---- mappings --------------------------------------------------------------------------------------
+
+const CodeMapping* mapping_at(const CodeMappings& all, const void* address) {
+  const auto wanted = reinterpret_cast<std::uint64_t>(address);
+  for (const CodeMapping& code : all.mappings) {
+    if (wanted >= code.mapping.start && wanted < code.mapping.end) return &code;
+  }
+  return nullptr;
+}
+
+TEST(UnwindMappings, BiasIsTheLoadersOwn) {
+  CodeFiles files;
+  const auto all = files.read(::getpid());
+  ASSERT_TRUE(all);
+  Dl_info found{};
+  void* symbol = ::dlsym(RTLD_DEFAULT, "qsort");
+  ASSERT_NE(::dladdr(symbol, &found), 0);
+  const CodeMapping* libc = mapping_at(*all, symbol);
+  ASSERT_NE(libc, nullptr);
+  EXPECT_EQ(libc->bias, reinterpret_cast<std::uint64_t>(found.dli_fbase));
+  EXPECT_EQ(libc->file->problem, "");
+  EXPECT_GE(libc->file->layout.build_id.size(), 16u);
+  EXPECT_TRUE(libc->file->key.starts_with(libc->file->layout.build_id + "-"));
+  const auto* image = reinterpret_cast<const void*>(::getauxval(AT_SYSINFO_EHDR));
+  const CodeMapping* vdso = mapping_at(*all, image);
+  ASSERT_NE(vdso, nullptr);
+  EXPECT_TRUE(vdso->vdso);
+  EXPECT_EQ(vdso->bias, ::getauxval(AT_SYSINFO_EHDR));
+  // The same objects come out again, without reading the files.
+  const auto again = files.read(::getpid());
+  EXPECT_EQ(mapping_at(*again, symbol)->file, libc->file);
+  EXPECT_EQ(mapping_at(*again, image)->file, vdso->file);
+}
+
+class MappedFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake_elf::File file = fake_elf::file_of({{fake_elf::kCodeAddress, 0x100, {}, 0}});
+    file.build_id = Bytes(20, 0x5a);
+    Bytes image = fake_elf::make(file);
+    image.resize(fake_elf::kCodeSize);
+    fd_.reset(::mkstemp(path_));
+    ASSERT_TRUE(fd_);
+    ASSERT_EQ(::write(fd_.get(), image.data(), image.size()), static_cast<ssize_t>(image.size()));
+  }
+  void TearDown() override {
+    for (const auto& [at, size] : maps_) ::munmap(at, size);
+    ::unlink(path_);
+  }
+  void* map(std::size_t size, off_t offset, int protection = PROT_READ | PROT_EXEC) {
+    void* at = ::mmap(nullptr, size, protection, MAP_PRIVATE, fd_.get(), offset);
+    if (at != MAP_FAILED) maps_.emplace_back(at, size);
+    return at;
+  }
+
+  char path_[32] = "/tmp/unwind_mapped_XXXXXX";
+  UniqueFd fd_;
+  std::vector<std::pair<void*, std::size_t>> maps_;
+};
+
+TEST_F(MappedFile, WithoutBuildIdOrContent) {
+  ASSERT_EQ(::ftruncate(fd_.get(), 0), 0);
+  ASSERT_EQ(::ftruncate(fd_.get(), 4096), 0);
+  void* at = map(4096, 0);
+  ASSERT_NE(at, MAP_FAILED);
+  const auto all = CodeFiles().read(::getpid());
+  const CodeMapping* code = mapping_at(*all, at);
+  ASSERT_NE(code, nullptr);
+  EXPECT_EQ(code->file->problem, "is not an ELF file");
+  EXPECT_EQ(code->bias, std::nullopt);
+}
+
+TEST_F(MappedFile, DeletedAndReplaced) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can open a deleted file of a mapping";
+  void* at = map(0x2000, 0x3000);
+  ASSERT_NE(at, MAP_FAILED);
+  ::unlink(path_);
+  UniqueFd other(::open(path_, O_CREAT | O_EXCL | O_WRONLY, 0600));
+  ASSERT_TRUE(other);
+  const auto all = CodeFiles().read(::getpid());
+  const CodeMapping* code = mapping_at(*all, at);
+  ASSERT_NE(code, nullptr);
+  EXPECT_TRUE(code->mapping.deleted);
+  EXPECT_EQ(code->file->problem, "");
+  EXPECT_EQ(code->file->layout.build_id.substr(0, 4), "5a5a");
+  // The segment lies at 0x1000 and begins with the file.
+  EXPECT_EQ(code->bias, reinterpret_cast<std::uint64_t>(at) - 0x3000 - fake_elf::kCodeAddress);
+  auto file = open_mapped_file(::getpid(), code->mapping);
+  ASSERT_TRUE(file);
+  EXPECT_TRUE(build_unwind_table(*ByteSource::of_file(*std::move(file))));
+}
+
+TEST_F(MappedFile, TenThousandAreTheMost) {
+  // One range, every other page of it executable.
+  constexpr std::size_t kPages = 10'050;
+  auto* range = static_cast<char*>(
+      ::mmap(nullptr, 2 * kPages * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(range, MAP_FAILED);
+  maps_.emplace_back(range, 2 * kPages * 4096);
+  for (std::size_t i = 0; i < kPages; ++i) {
+    ASSERT_NE(::mmap(range + 2 * i * 4096, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED,
+                     fd_.get(), 0),
+              MAP_FAILED);
+  }
+  const auto all = CodeFiles().read(::getpid());
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->mappings.size(), kMaxCodeMappings);
+  EXPECT_GE(all->left_out, 50u);
+}
+
+// ---- the pool --------------------------------------------------------------------------------------
+
+TableRequest request_of(std::uint64_t id, Bytes image) {
+  TableRequest request;
+  request.id = id;
+  request.image = std::move(image);
+  return request;
+}
+
+TEST(UnwindPool, EveryRequestIsAnswered) {
+  const Bytes good = fake_elf::make(fake_elf::file_of({{fake_elf::kCodeAddress, 0x100, {}, 0}}));
+  TablePool pool(2, nullptr);
+  EXPECT_EQ(pool.pending(), 0u);
+  EXPECT_FALSE(pool.wait(std::chrono::milliseconds(60'000))) << "nothing is under way";
+  for (std::uint64_t id = 0; id < 100; ++id) {
+    TableRequest request = request_of(id, id % 10 == 0 ? Bytes{1, 2, 3} : good);
+    ASSERT_TRUE(pool.submit(request));
+  }
+  std::set<std::uint64_t> done;
+  while (auto result = pool.wait(std::chrono::milliseconds(60'000))) {
+    EXPECT_TRUE(done.insert(result->id).second);
+    EXPECT_EQ(result->table.has_value(), result->id % 10 != 0);
+  }
+  EXPECT_EQ(done.size(), 100u);
+  EXPECT_EQ(pool.pending(), 0u);
+}
+
+TEST(UnwindPool, TheDescriptorSaysWhenThereIsSomething) {
+  TablePool pool(1, nullptr);
+  pollfd ready{pool.ready_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&ready, 1, 0), 0);
+  TableRequest request;
+  request.id = 7;
+  request.file.reset(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(pool.submit(request));
+  ASSERT_EQ(::poll(&ready, 1, 60'000), 1);
+  const auto result = pool.take();
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->id, 7u);
+  ASSERT_TRUE(result->table) << result->table.error().what;
+  EXPECT_GT(result->table->rows.size(), 1000u);
+  EXPECT_EQ(::poll(&ready, 1, 0), 0);
+  EXPECT_FALSE(pool.take());
+}
+
+TEST(UnwindPool, RequestsAreBounded) {
+  TablePool pool(1, nullptr);
+  std::size_t taken = 0;
+  for (std::size_t i = 0; i < TablePool::kMaxRequests + 10; ++i) {
+    TableRequest request = request_of(i, {1});
+    if (pool.submit(request)) {
+      ++taken;
+    } else {
+      EXPECT_EQ(request.image.size(), 1u) << "what is refused is left as it was";
+    }
+  }
+  EXPECT_EQ(taken, TablePool::kMaxRequests);
+  ASSERT_TRUE(pool.wait(std::chrono::milliseconds(60'000)));
+  TableRequest request = request_of(1, {1});
+  EXPECT_TRUE(pool.submit(request));
+}
+
+TEST(UnwindPool, ItEndsWithWorkLeft) {
+  for (int round = 0; round < 20; ++round) {
+    TablePool pool(2, nullptr);
+    for (std::uint64_t id = 0; id < 50; ++id) {
+      TableRequest request;
+      request.id = id;
+      request.file.reset(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+      ASSERT_TRUE(pool.submit(request));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dynprof

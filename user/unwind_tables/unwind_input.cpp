@@ -1,0 +1,164 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "symbolizer/base/hash.h"
+#include "user/unwind_tables/unwind_table.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::uint64_t kMaxChecksummed = 256ULL << 20;  // of a debug file without a build-id
+// crt1.o and the linker give every program this many bytes of .eh_frame, whatever its own code has.
+constexpr std::uint64_t kStartupFrames = 512;
+
+std::optional<ByteBlock> inflate_section(ByteView stored) {
+  Elf64_Chdr header{};
+  if (stored.size() < sizeof header) return std::nullopt;
+  std::memcpy(&header, stored.data(), sizeof header);
+  stored = stored.subspan(sizeof header);
+  if (header.ch_size > kMaxFrameSection) return std::nullopt;
+  const auto size = static_cast<std::size_t>(header.ch_size);
+  auto bytes = std::make_unique_for_overwrite<std::uint8_t[]>(size);
+  if (header.ch_type == ELFCOMPRESS_ZLIB) {
+    uLongf got = size;
+    if (::uncompress(bytes.get(), &got, stored.data(), stored.size()) != Z_OK || got != size) {
+      return std::nullopt;
+    }
+  } else {
+    constexpr std::uint32_t kZstd = 2;  // ELFCOMPRESS_ZSTD, glibc 2.36's elf.h lacks it
+    if (header.ch_type != kZstd ||
+        ::ZSTD_decompress(bytes.get(), size, stored.data(), stored.size()) != size) {
+      return std::nullopt;
+    }
+  }
+  return ByteBlock(std::move(bytes), size);
+}
+
+void add_section(const ByteSource& file, const ElfSection& section, bool is_eh, bool open_ended,
+                 std::vector<FrameSection>& sections) {
+  if (!section.present() || section.size > kMaxFrameSection) return;
+  auto data = file.block(section.offset, section.size);
+  if (data && section.compressed) data = inflate_section(data->view());
+  if (!data) return;
+  sections.push_back({*std::move(data), section.address, is_eh, open_ended});
+}
+
+UniqueFd open_below(int root, const std::string& path) {
+  open_how how{};
+  how.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
+}
+
+// The CRC of the whole file, as the debug link carries it.
+bool checksum_is(const ByteSource& file, std::uint32_t wanted) {
+  if (file.size() > kMaxChecksummed) return false;
+  constexpr std::size_t kStep = 1 << 20;
+  uLong crc = ::crc32_z(0, nullptr, 0);
+  for (std::uint64_t at = 0; at < file.size(); at += kStep) {
+    auto block = file.block(at, std::min<std::uint64_t>(kStep, file.size() - at));
+    if (!block) return false;
+    crc = ::crc32_z(crc, block->view().data(), block->view().size());
+  }
+  return static_cast<std::uint32_t>(crc) == wanted;
+}
+
+std::vector<std::string> debug_paths(const ElfLayout& layout, const std::string& path) {
+  std::vector<std::string> paths;
+  const std::string& id = layout.build_id;
+  if (id.size() > 2) {
+    paths.push_back(
+        fmt::format("/usr/lib/debug/.build-id/{}/{}.debug", id.substr(0, 2), id.substr(2)));
+  }
+  const std::size_t slash = path.rfind('/');
+  if (!layout.debug_link.empty() && slash != std::string::npos && path[0] == '/' &&
+      path.size() < PATH_MAX && path.find('\0') == std::string::npos) {
+    const std::string folder = path.substr(0, slash);
+    paths.push_back(fmt::format("{}/{}", folder, layout.debug_link));
+    paths.push_back(fmt::format("{}/.debug/{}", folder, layout.debug_link));
+    paths.push_back(fmt::format("/usr/lib/debug{}/{}", folder, layout.debug_link));
+  }
+  return paths;
+}
+
+// Files by such a name are believed when they say that they belong to this one.
+bool belongs(const ByteSource& file, const ElfLayout& debug, const ElfLayout& layout) {
+  if (!layout.build_id.empty() && !debug.build_id.empty()) {
+    return debug.build_id == layout.build_id;
+  }
+  return !layout.debug_link.empty() && checksum_is(file, layout.debug_link_crc);
+}
+
+void add_debug_file(const DebugFileSearch& search, const ElfLayout& layout,
+                    std::vector<FrameSection>& sections) {
+  if (search.root < 0) return;
+  for (const std::string& path : debug_paths(layout, search.path)) {
+    UniqueFd opened = open_below(search.root, path);
+    if (!opened) continue;
+    auto file = ByteSource::of_file(std::move(opened));
+    if (!file) continue;
+    auto debug = read_elf_layout(*file);
+    if (!debug || !debug->debug_frame.present() || !belongs(*file, *debug, layout)) continue;
+    add_section(*file, debug->debug_frame, false, false, sections);
+    return;
+  }
+}
+
+}  // namespace
+
+Result<UnwindInput> read_unwind_input(const ByteSource& file, const UnwindOptions& options) {
+  UnwindInput input;
+  ASSIGN_OR_RETURN(input.layout, read_elf_layout(file));
+  const ElfLayout& layout = input.layout;
+  const bool open_ended = layout.eh_frame_by_segment;
+  add_section(file, layout.eh_frame, true, open_ended, input.sections);
+  add_section(file, layout.debug_frame, false, false, input.sections);
+  if (layout.eh_frame.size < kStartupFrames && !layout.debug_frame.present()) {
+    add_debug_file(options.debug_files, layout, input.sections);
+  }
+  constexpr std::uint64_t kEntry = 16;
+  if (layout.plt.size >= 2 * kEntry) file.read(layout.plt.offset + kEntry, input.plt_entry);
+  return input;
+}
+
+std::uint64_t UnwindInput::fingerprint(std::uint64_t seed) const {
+  std::uint64_t hash = seed;
+  const auto add = [&](std::uint64_t value) { hash = hash_u64(hash ^ value) ^ seed; };
+  const auto add_section = [&](const ElfSection& section) {
+    add(section.address);
+    add(section.size);
+  };
+  for (const ElfSegment& segment : layout.segments) {
+    add(segment.offset);
+    add(segment.address);
+    add(segment.file_size);
+    add(segment.memory_size);
+    add(segment.executable ? 1 : 0);
+  }
+  for (const ElfSection* section : {&layout.plt, &layout.plt_got, &layout.plt_sec}) {
+    add_section(*section);
+  }
+  add(hash_bytes({reinterpret_cast<const char*>(plt_entry.data()), plt_entry.size()}, seed));
+  for (const FrameSection& section : sections) {
+    const ByteView bytes = section.data.view();
+    add(section.address);
+    add(section.is_eh ? 1 : 0);
+    add(hash_bytes({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, seed));
+  }
+  return hash;
+}
+
+}  // namespace dynprof
