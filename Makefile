@@ -23,5 +23,6 @@ include mk/toolchain.mk
 include mk/sources.mk
 include mk/rules.mk
 include mk/verbs.mk
+include mk/cupti.mk
 
 -include $(shell find $(ROOT_BUILD) -name '*.d' 2>/dev/null)

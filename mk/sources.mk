@@ -29,4 +29,4 @@ FUZZING_SOURCES := $(sort $(shell grep -rl --include='*.cpp' FUZZING_BUILD_MODE_
 FUZZING_OBJECTS := $(FUZZING_SOURCES:%.cpp=$(BUILD)/obj/fuzzing/%.o)
 LIBFUZZERS := $(FUZZERS:%=$(ROOT_BUILD)/libfuzzer/%)
 
-FORMATTED := $(shell find bpf user symbolizer tests -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
+FORMATTED := $(shell find bpf user symbolizer cupti tests -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)

@@ -1,0 +1,21 @@
+// CUPTI's activity buffers: lent to it, read when it gives them back, and turned into records.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "cupti/cupti_abi.h"
+
+namespace dynprof_cupti {
+
+inline constexpr std::size_t kBufferBytes = 1u << 20;
+
+// The two callbacks for cuptiActivityRegisterCallbacks.
+void on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records);
+void on_buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
+                         std::size_t size, std::size_t valid);
+
+// Buffers CUPTI holds now. cuptiActivityFlushAll hangs in a CUPTI that never asked for one.
+std::uint32_t lent_buffers();
+
+}  // namespace dynprof_cupti

@@ -1,0 +1,27 @@
+// CUPTI as the process has it: never linked, found among the mapped libraries.
+#pragma once
+
+#include <cstdint>
+
+#include "cupti/cupti_abi.h"
+
+namespace dynprof_cupti {
+
+#define DYNPROF_DECLARE(name, parameters) CuptiResult(*name) parameters;
+struct CuptiFunctions {
+  CUPTI_ABI_FUNCTIONS(DYNPROF_DECLARE)
+};
+#undef DYNPROF_DECLARE
+extern CuptiFunctions cupti;
+
+// CUDA 12.0; older ones lack fields that are read, see cupti_abi.h.
+inline constexpr std::uint32_t kOldestCupti = 19;
+
+enum class CuptiFound : std::uint8_t { kYes, kNo, kIncomplete };
+// Fills `cupti` once. The library stays mapped from then on.
+CuptiFound find_cupti();
+
+// The handle of a mapped library whose file name begins so; nullptr: none.
+void* find_mapped(const char* file_name);
+
+}  // namespace dynprof_cupti

@@ -1,0 +1,40 @@
+// Arguments in registers or constants: every consumer of USDT notes understands those.
+#define STAP_SDT_ARG_CONSTRAINT nr
+#define _SDT_HAS_SEMAPHORES 1
+#include "cupti/probes.h"
+
+#include <sys/sdt.h>
+
+#include "cupti/wire.h"
+
+// The kernel counts the profilers of each probe here, found through the notes in the ELF file.
+#define DYNPROF_SEMAPHORE __attribute__((section(".probes"), used, visibility("hidden")))
+extern "C" {
+DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_launch_semaphore = 0;
+DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_batch_semaphore = 0;
+DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_name_semaphore = 0;
+DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_status_semaphore = 0;
+}
+
+namespace dynprof_cupti {
+
+void probe_launch(std::uint32_t correlation, std::uint32_t call, std::uint64_t start_ns,
+                  std::uint32_t flags) {
+  STAP_PROBE4(dynprof, gpu_launch, correlation, call, start_ns, flags);
+}
+
+void probe_batch(const dynprof_gpu_record* records, std::uint32_t count) {
+  STAP_PROBE2(dynprof, gpu_batch, records, count);
+}
+
+void probe_name(std::uint32_t id, const char* text, std::uint32_t length) {
+  STAP_PROBE3(dynprof, gpu_name, id, text, length);
+}
+
+void probe_status(const dynprof_gpu_status& status) {
+  STAP_PROBE4(dynprof, gpu_status, status.code, status.detail, &status, status.bytes);
+}
+
+std::uint16_t profilers_attached() { return dynprof_gpu_launch_semaphore; }
+
+}  // namespace dynprof_cupti

@@ -1,0 +1,20 @@
+// The USDT probes (cupti/wire.h says what they carry). Without a profiler each is one nop.
+#pragma once
+
+#include <cstdint>
+
+struct dynprof_gpu_record;
+struct dynprof_gpu_status;
+
+namespace dynprof_cupti {
+
+void probe_launch(std::uint32_t correlation, std::uint32_t call, std::uint64_t start_ns,
+                  std::uint32_t flags);
+void probe_batch(const dynprof_gpu_record* records, std::uint32_t count);
+void probe_name(std::uint32_t id, const char* text, std::uint32_t length);
+void probe_status(const dynprof_gpu_status& status);
+
+// How many profilers have raised the switch. The kernel writes it.
+std::uint16_t profilers_attached();
+
+}  // namespace dynprof_cupti

@@ -1,0 +1,154 @@
+#include "cupti/session.h"
+
+#include <sched.h>
+
+#include "cupti/activity.h"
+#include "cupti/calls.h"
+#include "cupti/cupti.h"
+#include "cupti/devices.h"
+#include "cupti/libc.h"
+#include "cupti/output.h"
+#include "cupti/state.h"
+
+namespace dynprof_cupti {
+namespace {
+
+// Peer copies and waits are a bonus: a CUPTI may refuse them.
+struct Kind {
+  std::uint32_t kind;
+  bool needed;
+};
+constexpr Kind kKinds[] = {{kCuptiKindConcurrentKernel, true},
+                           {kCuptiKindMemcpy, true},
+                           {kCuptiKindMemset, true},
+                           {kCuptiKindMemcpyPeer, false},
+                           {kCuptiKindSynchronization, false}};
+constexpr std::uint64_t kFlushEveryNs = 100'000'000;
+
+CuptiSubscriber subscriber = nullptr;
+bool clock_registered = false;
+std::uint32_t version = 0;
+std::uint32_t sessions = 0;
+std::uint64_t flushed_at = 0;
+
+StartResult failure(CuptiResult result) {
+  const bool busy = result == static_cast<CuptiResult>(kCuptiMultipleSubscribers);
+  return {busy ? DYNPROF_GPU_BUSY : DYNPROF_GPU_FAILED, static_cast<std::uint32_t>(result)};
+}
+
+void enable_calls(std::uint32_t enable) {
+  for (std::uint32_t i = 0; i < kTracedCallCount; ++i) {
+    const TracedCall& call = kTracedCalls[i];
+    const CuptiResult result =
+        cupti.cuptiEnableCallback(enable, subscriber, call.domain, call.cbid);
+    if (enable && result != kCuptiSuccess)
+      state.counters.refused_calls.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void disable_kinds() {
+  for (const Kind& kind : kKinds) cupti.cuptiActivityDisable(kind.kind);
+}
+
+// A clock once registered stays; each further registration spoils records (PyTorch issue 192021).
+CuptiResult register_clock() {
+  if (clock_registered) return kCuptiSuccess;
+  const CuptiResult result = cupti.cuptiActivityRegisterTimestampCallback(monotonic_ns);
+  clock_registered = result == kCuptiSuccess;
+  return result;
+}
+
+CuptiResult enable_activity() {
+  if (CuptiResult result = register_clock(); result != kCuptiSuccess) return result;
+  CuptiResult result =
+      cupti.cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);
+  for (const Kind& kind : kKinds) {
+    if (result != kCuptiSuccess) break;
+    const CuptiResult enabled = cupti.cuptiActivityEnable(kind.kind);
+    if (kind.needed) result = enabled;
+  }
+  return result;
+}
+
+void begin_collecting() {
+  ++sessions;
+  state.counters.reset();
+  state.session_start_ns = monotonic_ns();
+  flushed_at = state.session_start_ns;
+  forget_devices();
+  replay_names();
+  state.collecting.store(true, std::memory_order_release);
+}
+
+void end_collecting() {
+  state.session.store(0, std::memory_order_release);
+  state.collecting.store(false, std::memory_order_release);
+}
+
+void unsubscribe() {
+  cupti.cuptiUnsubscribe(subscriber);
+  subscriber = nullptr;
+}
+
+// The last records may still be on their way into the ring.
+void drain_to_the_end() {
+  drain_ring();
+  for (int i = 0; i < 1000 && state.ring.pending(); ++i) {
+    sched_yield();
+    drain_ring();
+  }
+}
+
+}  // namespace
+
+std::uint32_t session_number() { return sessions; }
+std::uint32_t cupti_version() { return version; }
+
+StartResult start_session(void (*about_to_subscribe)()) {
+  const CuptiFound found = find_cupti();
+  if (found == CuptiFound::kNo) return {DYNPROF_GPU_NO_CUPTI, 0};
+  if (found == CuptiFound::kIncomplete) return {DYNPROF_GPU_TOO_OLD, 0};
+  about_to_subscribe();
+  CuptiResult result = cupti.cuptiGetVersion(&version);
+  if (result != kCuptiSuccess) return failure(result);
+  if (version < kOldestCupti) return {DYNPROF_GPU_TOO_OLD, version};
+  // May take seconds on a busy machine.
+  result = cupti.cuptiSubscribe(&subscriber, on_call, nullptr);
+  if (result != kCuptiSuccess) return failure(result);
+  begin_collecting();
+  result = enable_activity();
+  if (result != kCuptiSuccess) {
+    disable_kinds();
+    unsubscribe();
+    end_collecting();
+    return failure(result);
+  }
+  state.session.store(sessions, std::memory_order_release);
+  enable_calls(1);
+  return {DYNPROF_GPU_ON, 0};
+}
+
+void stop_session() {
+  enable_calls(0);
+  if (lent_buffers() > 0) cupti.cuptiActivityFlushAll(kCuptiFlushForced);
+  disable_kinds();
+  unsubscribe();
+  // No cuptiFinalize: CUDA graphs do not survive it (PyTorch pull request 150957).
+  end_collecting();
+  drain_to_the_end();
+  send_new_devices();
+  send_batch();
+}
+
+void run_session() {
+  drain_ring();
+  const std::uint64_t now = monotonic_ns();
+  if (now - flushed_at >= kFlushEveryNs && lent_buffers() > 0) {
+    cupti.cuptiActivityFlushAll(0);
+    flushed_at = now;
+  }
+  send_new_devices();
+  send_batch();
+}
+
+}  // namespace dynprof_cupti
