@@ -105,7 +105,7 @@ struct dp_torch_thread {
   struct dp_dict_entry context; /* torch._guards._TLS.compile_context */
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
   __u32 pid;                    /* tgid */
-  __u32 depth;                  /* length of the list at the last watchpoint hit; BPF's own */
+  __u32 slot;                   /* of map `phase_depths`: the list's length at the last hit */
   __u32 resting; /* its watchpoints are not armed: wake user space when it compiles */
   __u32 pad;
 };

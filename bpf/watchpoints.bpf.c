@@ -29,6 +29,15 @@ struct {
   __type(value, struct phase_scratch);
 } phase_scratch SEC(".maps");
 
+/* By dp_torch_thread.slot. Not in that, which user space writes while threads compile: what it last saw
+ * is older than the last hit. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, DP_MAX_TORCH_THREADS);
+  __type(key, __u32);
+  __type(value, __u32);
+} phase_depths SEC(".maps");
+
 SEC("perf_event")
 int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   __u64 pid_tgid = bpf_get_current_pid_tgid();
@@ -39,6 +48,9 @@ int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
   struct phase_scratch* scratch = bpf_map_lookup_elem(&phase_scratch, &zero);
   if (!process || !thread || !scratch || thread->pid != pid) return 0;
+  __u32 slot = thread->slot;
+  __u32* depth = bpf_map_lookup_elem(&phase_depths, &slot);
+  if (!depth) return 0;
   struct dp_phase_event* event = &scratch->event;
   struct list_head list;
   __builtin_memset(event, 0, sizeof(*event));
@@ -50,14 +62,14 @@ int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   event->header.tid = tid;
   read_torch_state(process, thread, &list, &event->torch);
   event->cpu_ns = thread_cpu_ns();
-  event->before = thread->depth;
+  event->before = *depth;
   event->depth = (__u32)list.size;
   if (event->torch.status == DP_TORCH_READ && list.items) {
     __u64 item = event->depth > event->before ? list.size - 2 : list.size;
     if (item < DP_MAX_OPEN_PHASES)
       event->name_size = read_phase_name(process, &list, item, event->name, sizeof(event->name));
   }
-  thread->depth = event->depth;
+  *depth = event->depth;
   if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))
     count(DP_COUNT_RING_FULL);
   return 0;

@@ -108,6 +108,7 @@ void ExactCompiles::split_attempts(std::size_t row_number, const std::vector<Spa
     compile.kind = CompileKind::kCompiledAutograd;
   }
   compile.attempt = std::max(root.attempt, 0);
+  compile.attempt_told = root.attempt >= 0;
   compile.episode = episodes_++;
   compile.user_code = root.user_code;
   compile.begin_ns = root.begin_ns;
@@ -125,6 +126,7 @@ void ExactCompiles::split_attempts(std::size_t row_number, const std::vector<Spa
     // torch 2.6 has no phase per attempt: then by its word at each phase, which is a little later.
     std::int32_t number = has_spans ? span.number : span.attempt;
     if (!counts || number < 0 || (has_spans && span.role != PhaseRole::kAttempt)) continue;
+    compile.attempt_told = true;
     if (std::exchange(first, false)) {
       compile.attempt = number;
     } else if (number > compile.attempt && span.begin_ns > compile.begin_ns &&

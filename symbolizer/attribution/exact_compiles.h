@@ -31,6 +31,7 @@ struct ExactCompile {
   TraceId id;  // not valid: no edge told it
   std::optional<CompileKind> kind;
   std::int32_t attempt = 0;
+  bool attempt_told = false;  // by a phase's name, or by torch; else 0 is only what is likely
   std::uint32_t episode = 0;  // the attempts of one compile share it
   bool first_of_episode = true;
   bool last_of_episode = true;

@@ -153,7 +153,8 @@ class Merge {
     const Compile* source = seen.source == kNoCompile ? nullptr : &compiles_[seen.source];
     Compile compile;
     compile.id = is_valid(exact.id) ? exact.id : *seen.id;
-    compile.attempt = exact.attempt;
+    bool by_frames = !exact.attempt_told && source != nullptr;
+    compile.attempt = by_frames ? source->attempt : exact.attempt;
     compile.kind = exact.kind ? *exact.kind : seen.kind.value_or(CompileKind::kExport);
     compile.thread = exact.thread;
     compile.pid = recording_.tables().threads[exact.thread].pid;

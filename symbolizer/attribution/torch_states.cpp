@@ -37,6 +37,7 @@ TorchReading read(const TorchState& state, Names& names) {
     reading.phase = phase->phase;
     std::optional<CompileKind> kind = kind_of(phase->role);
     if (!kind) continue;
+    reading.in_capture = reading.in_capture || kind == CompileKind::kCompiledAutograd;
     // "entire_frame_compile" lies inside "dynamo": the outer one of a compile is its root.
     if (reading.kind == kind && kind == CompileKind::kForward &&
         reading.root_depth + 1 == static_cast<std::int32_t>(depth)) {

@@ -20,6 +20,7 @@ struct TorchReading {
   std::optional<CompileKind> kind;
   std::optional<Phase> phase;  // of the innermost name that a rule knows
   bool phases_cut = false;     // there may be more, further in
+  bool in_capture = false;     // the phase of compiled autograd's capture is open
   // That whole compile's phase: its name and its place among the open ones. -1: none.
   StringId root_name = 0;
   std::int32_t root_depth = -1;

@@ -24,6 +24,10 @@ bool contradicts(bool backward, const StackPhase& stack) {
 
 CompileTracker::CompileTracker(const Tables& tables, const std::vector<TorchReading>& torch)
     : tables_(tables), torch_(torch) {
+  // torch names a capture of compiled autograd also while what was captured runs: no compile.
+  for (TorchReading& reading : torch_) {
+    if (reading.id.frame < 0 && !reading.in_capture && !reading.phases_cut) reading.speaks = false;
+  }
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> rows;
   for (const Thread& thread : tables.threads) {
     rows_.push_back(rows.try_emplace({thread.pid, thread.tid}, rows.size()).first->second);

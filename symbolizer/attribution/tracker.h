@@ -125,7 +125,7 @@ class CompileTracker {
   CompileIndex add_compile(const Episode& episode, const Sample& sample, std::int32_t attempt);
 
   const Tables& tables_;
-  const std::vector<TorchReading>& torch_;  // by ContextId
+  std::vector<TorchReading> torch_;  // by ContextId
   Agreement agreement_;
   std::uint32_t episodes_ = 0;
   std::vector<std::size_t> rows_;                                     // by ThreadId

@@ -359,9 +359,8 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
     return edge.thread >= tables_.threads.size();
   });
   // A phase's begin is written when its name is known, which may be after another source's edges.
-  std::stable_sort(
-      tables_.edges.begin(), tables_.edges.end(),
-      [](const SpanEdge& a, const SpanEdge& b) { return a.time_ns < b.time_ns; });
+  std::stable_sort(tables_.edges.begin(), tables_.edges.end(),
+                   [](const SpanEdge& a, const SpanEdge& b) { return a.time_ns < b.time_ns; });
   std::erase_if(tables_.facts, [&](const Fact& fact) {
     return fact.kind >= tables_.strings.size() || fact.name >= tables_.strings.size() ||
            fact.body >= tables_.blobs.size();

@@ -45,6 +45,7 @@ class Edge:
     depth: int
     context: int
     function: str
+    cpu_ns: int  # the thread's CPU clock, 0: not known
 
 
 PHASE_BEGIN, PHASE_END, REGION_BEGIN, REGION_END, INLINE_BEGIN, INLINE_END = 1, 2, 3, 4, 5, 6

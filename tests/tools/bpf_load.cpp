@@ -15,8 +15,8 @@
 
 #include "process.skel.h"
 #include "sampler.skel.h"
-#include "user/preflight/capabilities.h"
 #include "uprobes.skel.h"
+#include "user/preflight/capabilities.h"
 #include "watchpoints.skel.h"
 
 namespace {

@@ -8,7 +8,7 @@
 //    "compiles": [{"id", "attempt", "kind", "thread", "stem", ...}],
 //    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context], ...],
 //    "contexts": [{"markers": [[id, kind]], "torch": null or "stale" or {"id", "attempt", "phases"}}],
-//    "edges": [[time_ns, pid, tid, kind, name, depth, context, function], ...],
+//    "edges": [[time_ns, pid, tid, kind, name, depth, context, function, cpu_ns], ...],
 //    "facts": [[pid, time_ns, kind, name, bytes], ...]}
 #include <unistd.h>
 
@@ -110,8 +110,8 @@ void write_compiles(JsonWriter& json, const Tables& tables, const Attribution& a
   for (std::size_t i = 0; i < attribution.compiles().size(); ++i) {
     const Compile& compile = attribution.compiles()[i];
     // What only torch remembers is on no thread.
-    const Thread thread = compile.thread != kNoThread ? tables.threads[compile.thread]
-                                                      : Thread{.pid = compile.pid};
+    const Thread thread =
+        compile.thread != kNoThread ? tables.threads[compile.thread] : Thread{.pid = compile.pid};
     json.line_break();
     json.begin_object();
     json.field("id", compile.id.text());
@@ -207,6 +207,7 @@ void write_edges(JsonWriter& json, const Tables& tables) {
     json.number(edge.depth);
     json.number(edge.context);
     json.string(tables.strings[tables.codes[edge.code].name]);
+    json.number(edge.cpu_ns);
     json.end_array();
   }
   json.end_array();

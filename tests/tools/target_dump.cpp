@@ -11,6 +11,7 @@
 #include "user/target/code_reader.h"
 #include "user/target/marker_rules.h"
 #include "user/target/python_runtime.h"
+#include "user/target/torch_lacks.h"
 #include "user/target/torch_layout.h"
 
 namespace dynprof {
@@ -112,6 +113,7 @@ void dump_torch(RemoteObjects& objects, const PythonRuntime& runtime) {
   fmt::print("torch_paths frame={} compile={} autograd={} context_id={} context_attempt={}\n",
              path_text(t.id_frame), path_text(t.id_compile), path_text(t.id_autograd),
              path_text(t.context_id), path_text(t.context_attempt));
+  for (const std::string& what : torch_lacks(objects, runtime)) fmt::print("lacks {}\n", what);
 }
 
 // The ids of one marker frame, read as the kernel side reads them.

@@ -181,6 +181,15 @@ TEST_F(ThreadLocals, TheCaptureOfCompiledAutogradAndWhatCompilesInIt) {
   EXPECT_EQ(attribution.agreement().differ, 0u);
 }
 
+TEST_F(ThreadLocals, NameACaptureWhileItsGraphRunsWhichIsNoCompile) {
+  says(fake.stack({torch.module()}), "!0", 0, {"compiled_autograd"}, {}, 2);
+  says(torch.tracing(), "!0/1/0", 0, {"dynamo", "entire_frame_compile"}, {}, 3);
+  says(torch.running(), "!0", 0, {}, {}, 4);
+  Attribution attribution(fake);
+  EXPECT_EQ(found(attribution), (List{"compiled_autograd_!0 x2", "_compile_inner_!0_1_0 x3"}));
+  EXPECT_EQ(attribution.runtime(), 4u);
+}
+
 TEST_F(ThreadLocals, TellABackwardFromItsForward) {
   StackId plain = fake.stack({torch.module(), torch.inductor()});
   says(torch.running(), "", 0, {});

@@ -160,12 +160,15 @@ TEST(HistoryFields, RowsWithoutAFunctionGetTheirFrames) {
                                   forward("0/0", "new", 3),  nameless("0/0", false),
                                   nameless("!4/0/1", true),  nameless("1/0", false),
                                   nameless("rubbish", false)};
+  rows.push_back(row_of({{"compile_id", text("0/0")}}));
+  ASSERT_EQ(rows.back().kind, CompileKind::kExport);
   name_by_frame(rows);
   EXPECT_EQ(rows[3].function, "new");
   EXPECT_EQ(rows[3].line, 3);
   EXPECT_EQ(rows[4].function, "new");
   EXPECT_EQ(rows[5].function, "");  // its forward is from before the reset
   EXPECT_EQ(rows[6].function, "");
+  EXPECT_EQ(rows[7].function, "");  // an export counts its frames for itself
 }
 
 // ---- graph breaks --------------------------------------------------------------------------------

@@ -150,10 +150,9 @@ TEST(RecordingRoundTrip, ExtremeValues) {
   ThreadId thread = writer.thread({INT32_MIN, INT32_MAX, text});
   Process process{INT32_MAX, INT32_MIN, text, text, text, text, text, UINT64_MAX, true};
   writer.process(process);
-  std::vector<SpanEdge> edges = {
-      {0, thread, EdgeKind::kWatchEnd, 0, 0, 0, 0},
-      {UINT64_MAX, thread, EdgeKind::kPhaseBegin, text, UINT32_MAX, code_id, context_id,
-       UINT64_MAX}};
+  std::vector<SpanEdge> edges = {{0, thread, EdgeKind::kWatchEnd, 0, 0, 0, 0},
+                                 {UINT64_MAX, thread, EdgeKind::kPhaseBegin, text, UINT32_MAX,
+                                  code_id, context_id, UINT64_MAX}};
   writer.edge(edges[1]);  // they come sorted by time
   writer.edge(edges[0]);
   Fact fact{INT32_MIN, UINT64_MAX, text, cut, large};

@@ -7,6 +7,7 @@
 #include "user/history/graph_breaks.h"
 #include "user/target/backward_nodes.h"
 #include "user/target/process.h"
+#include "user/target/torch_lacks.h"
 
 namespace dynprof {
 namespace {
@@ -291,6 +292,11 @@ void FollowedProcess::refresh_facts_at_attach() {
 
 void FollowedProcess::refresh_facts_at_end() {
   if (access_ && !torch_.version.empty()) facts_.refresh_at_end(access_->objects, *python_);
+}
+
+std::vector<std::string> FollowedProcess::torch_lacks() {
+  if (!access_ || torch_.version.empty()) return {};
+  return dynprof::torch_lacks(access_->objects, *python_);
 }
 
 std::string FollowedProcess::take_problem() {

@@ -68,6 +68,8 @@ class FollowedProcess {
   void refresh_facts_at_attach();
   void refresh_facts_at_end();
   const TorchFacts& facts() const { return facts_; }
+  // What compiles are told by and this torch does not have: see torch_lacks.h.
+  std::vector<std::string> torch_lacks();
   // Why an exact source is not available; once each, "" otherwise.
   std::string take_problem();
   // The name of an open phase in a sample; 0: the str is gone.

@@ -100,6 +100,13 @@ class LoadedKernelSide final : public KernelSide {
     bpf_map__delete_elem(sampler_->maps.torch_threads, &tid, sizeof tid, 0);
   }
 
+  std::uint32_t new_phase_slot() override { return next_slot_++ % DP_MAX_TORCH_THREADS; }
+
+  void set_phase_depth(std::uint32_t slot, std::uint32_t depth) override {
+    bpf_map__update_elem(watchpoints_->maps.phase_depths, &slot, sizeof slot, &depth, sizeof depth,
+                         BPF_ANY);
+  }
+
   Result<Watchpoint> watch_phases(UniqueFd watchpoint) override {
     return watch(watchpoints_->progs.phases_changed, std::move(watchpoint));
   }
@@ -219,6 +226,7 @@ class LoadedKernelSide final : public KernelSide {
   Skeleton<process_bpf> process_;
   Skeleton<watchpoints_bpf> watchpoints_;
   Skeleton<uprobes_bpf> uprobes_;
+  std::uint32_t next_slot_ = 0;
   std::unique_ptr<ring_buffer, RingDeleter> ring_;
   std::vector<Link> links_;
   const Visitor* visit_ = nullptr;

@@ -75,6 +75,10 @@ class KernelSide {
   // Where torch keeps what it knows about a thread (tid).
   virtual void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) = 0;
   virtual void forget_torch_thread(std::uint32_t tid) = 0;
+  // A place for the length of one thread's list of phases, and that length: only while no hit can change
+  // it, or before looking at the list once more.
+  virtual std::uint32_t new_phase_slot() = 0;
+  virtual void set_phase_depth(std::uint32_t slot, std::uint32_t depth) = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.
   virtual Result<Watchpoint> watch_phases(UniqueFd watchpoint) = 0;
   // ... an inline event, when this watchpoint on the first or last instruction is.

@@ -175,6 +175,10 @@ class LiveSession final : public Session {
     for (auto& [pid, process] : processes_) {
       process.end_watches(writer, *kernel_);
       process.refresh_facts_at_end();
+      if (is_target(pid)) {
+        for (const std::string& what : process.torch_lacks())
+          note(fmt::format("{}: compiles are told by what is left", what));
+      }
       process.facts().write_at_end(pid, writer);
     }
     encoder_ = nullptr;

@@ -78,10 +78,10 @@ void TorchWatch::look(const WatchedProcess& process, pid_t tid, std::uint64_t ts
   Thread& thread = threads_[tid];
   auto state = read_torch_thread(process.objects, found, process.python.none);
   found.pid = static_cast<std::uint32_t>(process.python.pid);
-  found.depth = static_cast<std::uint32_t>(thread.open.size());
+  if (!thread.slot) thread.slot = process.kernel.new_phase_slot();
+  found.slot = *thread.slot;
   found.resting = thread.resting;
   bool same = thread.watch && state && state->phase_list == thread.list;
-  if (!same && state) found.depth = static_cast<std::uint32_t>(state->phases.size());
   process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), found);
   thread.place = found;
   if (same || !state || state->phase_list == 0 || thread.given_up) return;
@@ -99,8 +99,9 @@ bool TorchWatch::begin_hits(const WatchedProcess& process, pid_t tid, Thread& th
     if (!now || now->phase_list != thread.list) return false;
     if (state && state->phases == now->phases) break;
     state = std::move(now);
-    thread.place.depth = static_cast<std::uint32_t>(state->phases.size());
     thread.place.resting = false;
+    process.kernel.set_phase_depth(thread.place.slot,
+                                   static_cast<std::uint32_t>(state->phases.size()));
     process.kernel.set_torch_thread(static_cast<std::uint32_t>(tid), thread.place);
     thread.since_ns = monotonic_ns();
   }

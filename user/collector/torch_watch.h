@@ -80,6 +80,7 @@ class TorchWatch {
     std::uint64_t second = 0;  // the rate of hits
     std::uint32_t hits = 0;
     bool given_up = false;
+    std::optional<std::uint32_t> slot;  // where the kernel side keeps how many phases are open
     bool resting = false;
     std::uint64_t last_hit_ns = 0;
     Watchpoint breaks;

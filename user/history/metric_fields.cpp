@@ -188,7 +188,8 @@ void name_by_frame(std::vector<HistoryRow>& rows) {
     if (row.kind == CompileKind::kForward && *id == FrameCompile{0, 0}) named.clear();
     if (!row.function.empty()) {
       named[id->frame] = &row;
-    } else if (auto known = named.find(id->frame); known != named.end()) {
+    } else if (auto known = named.find(id->frame);
+               known != named.end() && row.kind != CompileKind::kExport) {
       row.function = known->second->function;
       row.file = known->second->file;
       row.line = known->second->line;

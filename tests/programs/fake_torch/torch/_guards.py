@@ -1,4 +1,6 @@
 """CompileId in the three shapes it has had, CompileContext in its one."""
+import contextlib
+import threading
 import typing
 
 from . import LAYOUT
@@ -36,3 +38,16 @@ class CompileContext:
         self.compile_id = compile_id
         self.attempt = 0
         self.shape_env_guards = []
+
+
+_TLS = threading.local()
+
+
+@contextlib.contextmanager
+def compile_context(context):
+    outer = getattr(_TLS, "compile_context", None)
+    _TLS.compile_context = context
+    try:
+        yield
+    finally:
+        _TLS.compile_context = outer

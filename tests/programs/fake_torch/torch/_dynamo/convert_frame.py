@@ -35,6 +35,7 @@ if LAYOUT == "2.6":
                 last_attempt_start_time = compile_id
                 if attempt + 1 == attempts:
                     return hold(), transform, last_attempt_start_time
+                getattr(hold, "given_up", id)(attempt)
 
         return compile_inner(code)
 
@@ -50,6 +51,7 @@ else:
             last_attempt_start_time = attempt
             if attempt + 1 == attempts:
                 return hold(), transform, last_attempt_start_time
+            getattr(hold, "given_up", id)(attempt)
 
     def _compile(code, globals, locals, hold, *, compile_id, attempts=1):
         names = [name for name in locals]

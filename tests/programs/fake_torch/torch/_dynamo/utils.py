@@ -1,7 +1,9 @@
 """What torch remembers of its compiles, in the shapes it has had. 2.6 had fewer fields of a compile,
 few enough for CPython to keep them outside a dict of their own."""
 import collections
+import contextlib
 import dataclasses
+import threading
 
 from .. import LAYOUT
 
@@ -58,3 +60,32 @@ _compilation_metrics = collections.deque(maxlen=64)
 compilation_time_metrics = {}
 graph_break_reasons = []
 counters = collections.defaultdict(collections.Counter)
+
+
+class ChromiumEventLogger:
+    def __init__(self):
+        self.tls = threading.local()
+
+    def get_stack(self):
+        if not hasattr(self.tls, "stack"):
+            self.tls.stack = []
+        return self.tls.stack
+
+
+CHROMIUM_EVENT_LOG = None
+
+
+def get_chromium_event_logger():
+    global CHROMIUM_EVENT_LOG
+    if CHROMIUM_EVENT_LOG is None:
+        CHROMIUM_EVENT_LOG = ChromiumEventLogger()
+    return CHROMIUM_EVENT_LOG
+
+
+@contextlib.contextmanager
+def dynamo_timed(name):
+    get_chromium_event_logger().get_stack().append(name)
+    try:
+        yield
+    finally:
+        get_chromium_event_logger().get_stack().pop()
