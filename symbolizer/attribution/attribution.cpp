@@ -38,21 +38,26 @@ std::string suffix_of(const Compile& compile) {
   return text;
 }
 
+std::int32_t find_main_pid(const Recording& recording) {
+  const Tables& tables = recording.tables();
+  if (recording.meta().target_pid != 0) return recording.meta().target_pid;
+  if (!tables.processes.empty()) return tables.processes.front().pid;
+  return tables.threads.empty() ? 0 : tables.threads.front().pid;
+}
+
 }  // namespace
 
 struct Attribution::State {
   explicit State(const Recording& from)
       : recording(from),
-        frames(from.tables()),
+        main_pid(find_main_pid(from)),
+        copies(read_generated_copies(from.tables(), main_pid)),
+        frames(from.tables(), copies),
         stacks(classify_stacks(from.tables())),
         torch(read_torch_states(from.tables())),
         spans(from.tables(), torch),
         exact(spans),
         history(read_history(from.tables(), from.meta().realtime_offset_ns)) {
-    const Tables& tables = recording.tables();
-    main_pid = recording.meta().target_pid;
-    if (main_pid == 0 && !tables.processes.empty()) main_pid = tables.processes.front().pid;
-    if (main_pid == 0 && !tables.threads.empty()) main_pid = tables.threads.front().pid;
     ask_samples();
     merge_exact(recording, spans, exact, compiles, answers);
     merge_history(recording, history, compiles);
@@ -67,6 +72,8 @@ struct Attribution::State {
   Phase phase_of(const Sample& sample, CompileIndex compile) const;
 
   const Recording& recording;
+  std::int32_t main_pid;
+  std::vector<GeneratedCopy> copies;
   ResolvedFrames frames;
   std::vector<StackPhase> stacks;
   std::vector<TorchReading> torch;
@@ -78,7 +85,6 @@ struct Attribution::State {
   std::map<std::uint32_t, CompileIndex> last_attempts;    // by episode
   std::map<CompileIndex, std::vector<PastBreak>> breaks;  // told by edges
   Agreement agreement;
-  std::int32_t main_pid = 0;
   std::uint64_t attributed = 0, unattributed = 0, runtime = 0, detached = 0;
 };
 
@@ -217,6 +223,8 @@ const Spans& Attribution::spans() const { return state_->spans; }
 const ExactCompiles& Attribution::exact() const { return state_->exact; }
 const TorchHistory& Attribution::history() const { return state_->history; }
 std::int32_t Attribution::main_pid() const { return state_->main_pid; }
+
+const std::vector<GeneratedCopy>& Attribution::generated_copies() const { return state_->copies; }
 
 const ExactCompile* Attribution::timing(CompileIndex index) const {
   std::uint32_t timing = state_->compiles[index].timing;

@@ -103,6 +103,7 @@ class Attribution {
   const TorchHistory& history() const;
   // Names without a process are of this one.
   std::int32_t main_pid() const;
+  const std::vector<GeneratedCopy>& generated_copies() const;
   // Whether the leaf of `stack` is the function of torch that a compile's own profile begins with.
   bool begins_compile(StackId stack) const;
 

@@ -1,86 +1,13 @@
 #include "symbolizer/attribution/generated.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
-#include "symbolizer/base/text.h"
-
 namespace dynprof {
-namespace {
 
-using Json = nlohmann::json;
-
-constexpr std::size_t kMaxFiles = 10'000;
-constexpr std::size_t kMaxWord = 64;
-constexpr std::size_t kMaxOrigin = 4096;
-
-std::string text(const Json& object, const char* name, std::size_t most) {
-  auto found = object.find(name);
-  if (found == object.end() || !found->is_string()) return {};
-  const std::string& full = found->get_ref<const std::string&>();
-  return full.size() <= most ? full : std::string();
-}
-
-std::string lower(std::string text) {
-  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return text;
-}
-
-// Some file systems tell no capitals from small letters.
-class FreeNames {
- public:
-  std::string take(const std::string& directory, const std::string& wanted) {
-    std::string name = wanted;
-    std::size_t dot = wanted.rfind('.');
-    if (dot == 0 || dot == std::string::npos) dot = wanted.size();
-    int& next = next_[lower(directory + '/' + wanted)];
-    while (!taken_.insert(lower(directory + '/' + name)).second) {
-      name = fmt::format("{}_{}{}", wanted.substr(0, dot), next++ + 2, wanted.substr(dot));
-    }
-    return name;
-  }
-
- private:
-  std::set<std::string> taken_;
-  std::map<std::string, int> next_;
-};
-
-}  // namespace
-
-Generated::Generated(const Attribution& attribution) : of_(attribution.compiles().size()) {
-  read(attribution.recording().tables(), attribution.main_pid());
+Generated::Generated(const Attribution& attribution)
+    : files_(attribution.generated_copies()), of_(attribution.compiles().size()) {
   assign(attribution);
-}
-
-void Generated::read(const Tables& tables, std::int32_t main_pid) {
-  FreeNames names;
-  for (const Fact& fact : tables.facts) {
-    if (tables.strings[fact.kind] != "generated") continue;
-    if (files_.size() == kMaxFiles) return;
-    std::string_view description = tables.strings[fact.name];
-    Json json = Json::parse(description.begin(), description.end(), nullptr, false);
-    if (!json.is_object()) continue;
-    GeneratedCopy file;
-    file.pid = fact.pid;
-    file.id = parse_trace_id(text(json, "trace_id", kMaxWord));
-    file.kind = text(json, "kind", kMaxWord);
-    file.direction = text(json, "direction", kMaxWord);
-    file.origin = text(json, "origin", kMaxOrigin);
-    auto truncated = json.find("truncated");
-    file.truncated = truncated != json.end() && truncated->is_boolean() && truncated->get<bool>();
-    file.body = fact.body;
-    std::string id = is_valid(file.id) ? file.id.text() : "unknown";
-    std::replace(id.begin(), id.end(), '/', '_');
-    std::string prefix = fact.pid == main_pid ? "" : fmt::format("pid{}-", fact.pid);
-    file.directory = sanitize_file_component(prefix + id);
-    file.name = names.take(file.directory, sanitize_file_component(text(json, "name", kMaxOrigin)));
-    files_.push_back(std::move(file));
-  }
 }
 
 void Generated::assign(const Attribution& attribution) {

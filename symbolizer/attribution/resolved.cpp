@@ -47,7 +47,7 @@ class Lines {
 
 }  // namespace
 
-ResolvedFrames::ResolvedFrames(const Tables& tables) {
+ResolvedFrames::ResolvedFrames(const Tables& tables, const std::vector<GeneratedCopy>& copies) {
   for (std::size_t reason = 0; reason < kReasons; ++reason) {
     made_[reason] = unreadable_text(static_cast<Unreadable>(reason));
   }
@@ -83,6 +83,32 @@ ResolvedFrames::ResolvedFrames(const Tables& tables) {
       }
     }
     frames_.push_back(resolved);
+  }
+  name_copies(copies);
+}
+
+// A wrapper's origin is its path, an FX source's begins like the file name its code objects have
+// ("<eval_with_key>.3 from proxy_tensor.py:1738 in wrapped").
+void ResolvedFrames::name_copies(const std::vector<GeneratedCopy>& copies) {
+  constexpr std::string_view kEvalKey = "<eval_with_key>";
+  auto key = [&](std::string_view name) {
+    return name.starts_with(kEvalKey) ? name.substr(0, name.find(' ')) : name;
+  };
+  std::unordered_map<std::string_view, std::string_view> paths;
+  for (const GeneratedCopy& copy : copies) {
+    bool is_file = copy.origin.starts_with('/') || copy.origin.starts_with(kEvalKey);
+    // Lines of anything else than Python are not those of a Python frame.
+    if (!is_file || !copy.name.ends_with(".py")) continue;
+    if (paths.contains(key(copy.origin))) continue;
+    paths.emplace(key(copy.origin), paths_.emplace_back(copy.path()));
+  }
+  if (paths.empty()) return;
+  for (ResolvedFrame& frame : frames_) {
+    if (frame.kind != FrameKind::kPython || frame.unreadable != Unreadable::kNo) continue;
+    auto found = paths.find(key(frame.file));
+    if (found == paths.end()) continue;
+    frame.file = found->second;
+    frame.generated = true;
   }
 }
 

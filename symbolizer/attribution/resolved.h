@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "symbolizer/attribution/generated_copies.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/recording/model.h"
 
@@ -18,14 +20,17 @@ struct ResolvedFrame {
   std::string_view
       function;           // Python: qualname, native: symbol; "<stale code>" and such if unreadable
   std::string_view name;  // Python: co_name, as pstats wants it; native: symbol
-  std::string_view file;  // Python: co_filename, native: path of the object
+  // Python: co_filename, native: path of the object. Of code torch generated, the copy's path in the
+  // output directory ("generated/0_0/forward_wrapper.py"): the original may be gone.
+  std::string_view file;
+  bool generated = false;
   std::int32_t first_line = 0;  // Python only
   std::int32_t line = 0;        // 0: no line
 };
 
 class ResolvedFrames {
  public:
-  explicit ResolvedFrames(const Tables& tables);
+  explicit ResolvedFrames(const Tables& tables, const std::vector<GeneratedCopy>& copies = {});
   ResolvedFrames(const ResolvedFrames&) = delete;
   ResolvedFrames& operator=(const ResolvedFrames&) = delete;
 
@@ -35,7 +40,10 @@ class ResolvedFrames {
  private:
   static constexpr std::size_t kReasons = 16;
 
+  void name_copies(const std::vector<GeneratedCopy>& copies);
+
   std::vector<ResolvedFrame> frames_;
+  std::deque<std::string> paths_;           // of copies
   std::array<std::string, kReasons> made_;  // per Unreadable: texts that are in no table
 };
 

@@ -34,7 +34,8 @@ std::vector<FrameId> innermost_user_frames(const Selection& selection) {
   std::vector<bool> is_user(frames.size(), false);
   for (FrameId id = 0; id < frames.size(); ++id) {
     is_user[id] = frames[id].kind == FrameKind::kPython &&
-                  frames[id].unreadable == Unreadable::kNo && is_user_file(frames[id].file);
+                  frames[id].unreadable == Unreadable::kNo && !frames[id].generated &&
+                  is_user_file(frames[id].file);
   }
   std::vector<FrameId> innermost(tables.stacks.size(), 0);
   for (StackId id = 1; id < tables.stacks.size(); ++id) {

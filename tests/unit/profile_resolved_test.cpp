@@ -19,6 +19,35 @@ TEST(Resolved, PythonFramesHaveTheLineOfTheirInstruction) {
   EXPECT_EQ(frames[waiting].line, 10) << "not started";
 }
 
+// The original is gone when torch's cache is cleared; the copy is in the output directory.
+TEST(Resolved, GeneratedCodeIsNamedByItsCopy) {
+  FakeRecording fake;
+  FrameId wrapper = fake.python("/tmp/torchinductor_u/ab/cab.py", "call", 10, 14);
+  FrameId graph =
+      fake.python("<eval_with_key>.3 from proxy_tensor.py:1738 in wrapped", "forward", 4);
+  FrameId other = fake.python("<eval_with_key>.30", "forward", 4);
+  FrameId kernel = fake.python("/tmp/torchinductor_u/ab/main.cpp", "odd", 1);
+  std::vector<GeneratedCopy> copies(4);
+  copies[0].origin = "/tmp/torchinductor_u/ab/cab.py";
+  copies[0].directory = "0_0";
+  copies[0].name = "forward_wrapper.py";
+  copies[1].origin = "<eval_with_key>.3";
+  copies[1].directory = "unknown";
+  copies[1].name = "eval_with_key_.3.py";
+  copies[2].origin = "joint_graph_str";
+  copies[2].name = "joint_graph.py";
+  copies[3].origin = "/tmp/torchinductor_u/ab/main.cpp";
+  copies[3].name = "kernel.cpp";
+  ResolvedFrames frames(fake.tables(), copies);
+  EXPECT_EQ(frames[wrapper].file, "generated/0_0/forward_wrapper.py");
+  EXPECT_EQ(frames[wrapper].line, 14);
+  EXPECT_TRUE(frames[wrapper].generated);
+  EXPECT_EQ(frames[graph].file, "generated/unknown/eval_with_key_.3.py");
+  EXPECT_EQ(frames[other].file, "<eval_with_key>.30");
+  EXPECT_FALSE(frames[other].generated);
+  EXPECT_EQ(frames[kernel].file, "/tmp/torchinductor_u/ab/main.cpp");
+}
+
 // Long tables are decoded once and searched: the same answers as for short ones.
 TEST(Resolved, LongLineTablesAgreeWithShortOnes) {
   FakeRecording fake;
