@@ -110,6 +110,12 @@ class ThreadReader {
             {edge.time_ns, edge.thread, edge.name, torch.speaks ? torch.id : TraceId{}});
         return;
       }
+      case EdgeKind::kUserLine: {
+        const TorchReading& torch = torch_[edge.context];
+        out_.lines.push_back({edge.time_ns, edge.cpu_ns, edge.thread, edge.name,
+                              torch.speaks ? torch.id : TraceId{}});
+        return;
+      }
       case EdgeKind::kWaitEnd:
         if (WaitSpan* wait = waits_.end(
                 edge.time_ns, [&](const WaitSpan& open) { return open.name == edge.name; })) {
@@ -276,7 +282,9 @@ TraceId region_id(std::string_view name) {
 bool is_backward_run(std::string_view name) { return name.starts_with(kBackwardRun); }
 
 Spans::Spans(const Tables& tables, const std::vector<TorchReading>& torch)
-    : edge_count_(tables.edges.size()) {
+    : edge_count_(static_cast<std::uint64_t>(
+          std::count_if(tables.edges.begin(), tables.edges.end(),
+                        [](const SpanEdge& edge) { return edge.kind != EdgeKind::kUserLine; }))) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> rows;
   for (const Thread& thread : tables.threads) {
     rows_.push_back(rows.try_emplace({thread.pid, thread.tid}, rows.size()).first->second);

@@ -55,6 +55,15 @@ struct RegionRun {
   bool backward = false;
 };
 
+// Where a compile was when the target's memory was looked at.
+struct LineMark {
+  std::uint64_t time_ns = 0;
+  std::uint64_t weight_ns = 0;  // since the look before
+  ThreadId thread = 0;
+  StringId line = 0;  // JSON, see EdgeKind::kUserLine
+  TraceId id;         // not valid: the thread waits for the compile lock
+};
+
 // Dynamo tracing a user function inside another.
 struct InlineCall {
   std::uint64_t begin_ns = 0;
@@ -96,6 +105,7 @@ struct ThreadSpans {
   std::vector<RegionRun> runs;
   std::vector<InlineCall> inlined;
   std::vector<BreakMark> breaks;
+  std::vector<LineMark> lines;
 };
 
 // What the edges could not tell.

@@ -1,11 +1,14 @@
 #include "symbolizer/export/compiles_json.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "symbolizer/attribution/compile_lines.h"
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
@@ -15,6 +18,8 @@ namespace dynprof {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMaxUserLines = 100;
 
 // Seconds to the microsecond: a double would print as 0.09999999.
 Json seconds(std::uint64_t ns) { return std::round(static_cast<double>(ns) / 1e3) / 1e6; }
@@ -47,10 +52,11 @@ Json breaks_json(const std::vector<PastBreak>& breaks) {
 class Row {
  public:
   Row(const Attribution& attribution, const StackCounts& counts, const Generated& generated,
-      CompileIndex index)
+      const CompileLines& lines, CompileIndex index)
       : attribution_(attribution),
         counts_(counts),
         generated_(generated),
+        lines_(lines),
         index_(index),
         compile_(attribution.compiles()[index]),
         timing_(attribution.timing(index)),
@@ -80,6 +86,8 @@ class Row {
                 {"failed", nullptr},
                 {"samples", compile_.samples},
                 {"generated", generated()},
+                {"user_lines", user_lines()},
+                {"lock_waiters", lock_waiters()},
                 {"repeat", compile_.repeat},
                 {"name", attribution_.file_stem(index_)},
                 {"before_attach", compile_.before_attach},
@@ -190,6 +198,27 @@ class Row {
     return list;
   }
 
+  Json user_lines() const {
+    Json list = Json::array();
+    for (const LineTime& line : lines_.of(index_)) {
+      if (list.size() == kMaxUserLines) break;
+      Json row{{"file", text_or_null(line.file)},
+               {"line", line.line > 0 ? Json(line.line) : Json(nullptr)},
+               {"function", text_or_null(line.function)}};
+      for (std::size_t use = 0; use < line.ns.size(); ++use)
+        row[fmt::format("{}_s", line_use_text(static_cast<LineUse>(use)))] = seconds(line.ns[use]);
+      list.push_back(std::move(row));
+    }
+    return list;
+  }
+
+  Json lock_waiters() const {
+    Json list = Json::array();
+    for (const LockWaiter& waiter : lines_.waiters(index_))
+      list.push_back({{"thread", waiter.tid}, {"wait_s", seconds(waiter.ns)}});
+    return list;
+  }
+
   Json generated() const {
     Json list = Json::array();
     for (std::uint32_t i : generated_.of(index_)) {
@@ -206,6 +235,7 @@ class Row {
   const Attribution& attribution_;
   const StackCounts& counts_;
   const Generated& generated_;
+  const CompileLines& lines_;
   CompileIndex index_;
   const Compile& compile_;
   const ExactCompile* timing_;
@@ -224,6 +254,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
     if (name != "samples") lost[valid_utf8(name)] = count;
   }
   Generated generated(attribution);
+  CompileLines lines(attribution);
   std::vector<CompileIndex> wanted = only;
   if (only.empty()) {
     wanted.resize(attribution.compiles().size());
@@ -231,7 +262,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
   }
   Json compiles = Json::array();
   for (CompileIndex i : wanted) {
-    compiles.push_back(Row(attribution, counts, generated, i).json());
+    compiles.push_back(Row(attribution, counts, generated, lines, i).json());
   }
   const EdgeLosses& losses = attribution.spans().losses();
   Json document{

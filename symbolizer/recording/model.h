@@ -169,6 +169,10 @@ enum class EdgeKind : std::uint8_t {
   // The compile open on the thread broke its graph: `name` is JSON as in graph_breaks of compiles.json
   // ({"reason", "file", "line", "stack"}), "" when torch's note of it could not be read.
   kGraphBreak = 11,
+  // Where the compile open on the thread was when the target's memory was looked at: `name` is the user's
+  // line as JSON ({"kind", "file", "line", "function"}), `cpu_ns` the time since the look before. Kind
+  // "lock": the thread waits for the compile lock, which thread "holder" has.
+  kUserLine = 12,
 };
 struct SpanEdge {
   std::uint64_t time_ns = 0;
@@ -179,6 +183,7 @@ struct SpanEdge {
   CodeId code = 0;
   ContextId context = 0;  // its `torch` part: the compile open on the thread at that moment
   // CPU time of the thread so far, as old as the last scheduler tick (4 ms at 250 Hz); 0: not known.
+  // kUserLine: the time since the look before.
   std::uint64_t cpu_ns = 0;
   bool operator==(const SpanEdge&) const = default;
 };

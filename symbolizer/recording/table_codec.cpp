@@ -307,7 +307,7 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<SpanEdge>& out) {
   SpanEdge last;
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     SpanEdge edge;
-    edge.kind = checked_enum(in, in.u8(), EdgeKind::kGraphBreak);
+    edge.kind = checked_enum(in, in.u8(), EdgeKind::kUserLine);
     if (static_cast<std::uint8_t>(edge.kind) == 0) in.fail();
     edge.time_ns = in.plus_difference(last.time_ns);
     edge.thread = in.plus_difference32(last.thread);

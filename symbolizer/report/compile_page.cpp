@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "symbolizer/attribution/compile_lines.h"
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr std::size_t kBar = 50;
 constexpr std::size_t kMaxTorchPhases = 25;
 constexpr std::size_t kMaxListed = 30;
+constexpr std::size_t kMaxUserLines = 12;
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -44,6 +46,7 @@ class Page {
     append_why();
     append_torch_phases();
     append_dynamo_table(out_, attribution_, DynamoProfiles(attribution_), index_);
+    append_user_lines();
     append_generated();
   }
 
@@ -212,6 +215,45 @@ class Page {
     if (times.size() > shown) {
       append_comment(out_, fmt::format("{} more, each less", times.size() - shown));
     }
+  }
+
+  // Looks at the target's memory, not samples: waiting for g++ on behalf of a line counts too.
+  void append_user_lines() {
+    CompileLines lines(attribution_);
+    const std::vector<LineTime>& rows = lines.of(index_);
+    for (const LockWaiter& waiter : lines.waiters(index_)) {
+      append_comment(out_,
+                     fmt::format("Thread {} waited some {:.1f} s for it to give up the compile "
+                                 "lock",
+                                 waiter.tid, seconds(waiter.ns)));
+    }
+    if (rows.empty()) return;
+    out_ += "#\n";
+    append_comment(out_,
+                   "Lines of user code it was at, by looks at its memory some 20 times a second");
+    append_comment(
+        out_,
+        "Tracing: Dynamo. Graph: the backend has a graph that ends there. Again: AOTAutograd "
+        "traces the graph. Lower: Inductor.");
+    out_ += fmt::format("# {:>9} {:>8} {:>8} {:>8}  Line\n", "Tracing s", "Graph s", "Again s",
+                        "Lower s");
+    std::size_t shown = std::min(rows.size(), kMaxUserLines);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const LineTime& row = rows[i];
+      auto cell = [&](LineUse use) {
+        std::uint64_t ns = row.ns[static_cast<std::size_t>(use)];
+        return ns == 0 ? std::string("-") : fmt::format("{:.2f}", seconds(ns));
+      };
+      std::string text = fmt::format("  {:>9} {:>8} {:>8} {:>8}  ", cell(LineUse::kTracing),
+                                     cell(LineUse::kGraphEnd), cell(LineUse::kRetracing),
+                                     cell(LineUse::kLowering));
+      std::string function = cut(row.function, 30);
+      std::size_t room = kReportColumns - text.size() - function.size() - 1;
+      out_ +=
+          text + cut(fmt::format("{}:{}", row.file, row.line), room, true) + ' ' + function + '\n';
+    }
+    if (rows.size() > shown)
+      append_comment(out_, fmt::format("{} more, each less", grouped(rows.size() - shown)));
   }
 
   void append_generated() {

@@ -1,6 +1,7 @@
 #include "user/collector/followed_process.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "user/collector/clock.h"
 #include "user/collector/watchpoint_cost.h"
@@ -69,6 +70,7 @@ void FollowedProcess::forget_image(std::uint64_t now_ns) {
   watch_ = {};
   probes_ = {};
   facts_ = {};
+  lines_.reset();
   phase_names_.clear();
   space_.forget();
   described_ = false;
@@ -218,6 +220,7 @@ void FollowedProcess::watch_thread(pid_t tid, RecordingWriter& writer, KernelSid
 void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
   if (event.depth < event.before) facts_.compiled(event.header.time_ns);
+  compile_goes_on();
   if (auto process = watched(writer, kernel)) watch_.on_phase(*process, event);
 }
 
@@ -259,6 +262,7 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
     writer.edge(edge);
   }
   if (event.probe == DP_PROBE_WAIT_END) facts_.compiled(event.header.time_ns);
+  if (event.probe == DP_PROBE_WAIT_BEGIN) compile_goes_on();
   // By now the list of phases is there, or will be within microseconds.
   if (watch_.rests(tid) && event.probe != DP_PROBE_COUNTER_NAME &&
       event.probe != DP_PROBE_REGION_BEGIN && event.probe != DP_PROBE_REGION_END) {
@@ -266,6 +270,38 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
   } else if (event.torch.status == 0 && probes_.begins_compile(event)) {
     watch_.forget_backoff(tid);
     watch_thread(tid, writer, kernel);
+  }
+}
+
+void FollowedProcess::compile_goes_on() {
+  if (!lines_ && python_) lines_ = std::make_unique<LineWatch>(*python_);
+  if (lines_) lines_->wake();
+}
+
+void FollowedProcess::write_lines(RecordingWriter& writer) {
+  if (!lines_) return;
+  for (const LineReading& reading : lines_->take()) {
+    nlohmann::ordered_json json = {{"kind", reading.kind}};
+    if (reading.lock_holder) json["holder"] = reading.lock_holder;
+    if (!reading.line.file.empty()) {
+      json["file"] = reading.line.file;
+      json["line"] = reading.line.line;
+      json["function"] = reading.line.function;
+    }
+    Context context;
+    context.torch.status = TorchStatus::kRead;
+    context.torch.autograd_id = reading.ids.autograd_id;
+    context.torch.frame_id = reading.ids.frame_id;
+    context.torch.compile_id = reading.ids.compile_id;
+    context.torch.attempt = reading.ids.attempt;
+    SpanEdge edge;
+    edge.time_ns = reading.time_ns;
+    edge.thread = thread(reading.tid, writer);
+    edge.kind = EdgeKind::kUserLine;
+    edge.name = writer.string(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    edge.context = writer.context(context);
+    edge.cpu_ns = reading.weight_ns;
+    writer.edge(edge);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "symbolizer/recording/writer.h"
 #include "user/collector/code_table.h"
 #include "user/collector/kernel_side.h"
+#include "user/collector/line_watch.h"
 #include "user/collector/native_frames.h"
 #include "user/collector/torch_facts.h"
 #include "user/collector/torch_probes.h"
@@ -60,6 +61,8 @@ class FollowedProcess {
   void on_break(const dp_break_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
   void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
+  // Writes where compiles were: see line_watch.h.
+  void write_lines(RecordingWriter& writer);
   // Lets threads that do not compile rest: see torch_watch.h.
   void rest_watches(std::uint64_t now_ns, RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
@@ -89,6 +92,7 @@ class FollowedProcess {
 
  private:
   void look_for_inline();
+  void compile_goes_on();
   std::string node_name(const dp_probe_event& event, KernelSide& kernel);
   void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
   bool is_compiling() const;
@@ -106,6 +110,7 @@ class FollowedProcess {
   TorchWatch watch_;
   TorchProbes probes_;
   TorchFacts facts_;
+  std::unique_ptr<LineWatch> lines_;  // from the first compile on
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;

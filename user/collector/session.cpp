@@ -156,6 +156,7 @@ class LiveSession final : public Session {
       consume();
       for (auto& [pid, process] : processes_) {
         process.ask_for_names(writer, *kernel_);
+        process.write_lines(writer);
         process.rest_watches(now, writer, *kernel_);
         process.refresh_facts(now);
       }
@@ -173,6 +174,7 @@ class LiveSession final : public Session {
     kernel_->detach();
     consume();  // what was under way when we detached
     for (auto& [pid, process] : processes_) {
+      process.write_lines(writer);
       process.end_watches(writer, *kernel_);
       process.refresh_facts_at_end();
       if (is_target(pid)) {

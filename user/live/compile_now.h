@@ -48,6 +48,8 @@ class TorchReader {
   explicit TorchReader(TargetView& view);
 
   bool imported() const { return torch_.has_value(); }
+  // Both thread-locals are there; the second is made by the first compile.
+  bool complete() const { return locals_.complete(); }
   const TorchTarget* torch() const { return torch_ ? &*torch_ : nullptr; }
 
   TorchMoment read(std::uint64_t tstate);

@@ -1,12 +1,12 @@
 #include "user/live/dump.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <unordered_map>
 
 #include "symbolizer/python/line_table.h"
 #include "user/live/compile_lock.h"
+#include "user/live/thread_moment.h"
 #include "user/preflight/check_target.h"
 #include "user/target/bounded_memory.h"
 #include "user/target/process.h"
@@ -18,12 +18,6 @@ constexpr std::size_t kMaxThreads = 4096;
 constexpr std::size_t kMaxNameLength = 4096;
 constexpr auto kTimeToRead = std::chrono::milliseconds(500);
 constexpr auto kFirstLook = std::chrono::milliseconds(5);
-
-std::int64_t epoch_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 class Dumper {
  public:
@@ -102,39 +96,22 @@ class Dumper {
   }
 
   void read_thread(std::uint64_t tstate, ThreadDump& thread, Deadline deadline) {
-    RemoteStack stack;
+    ThreadMoment moment;
     do {
-      thread.consistent = read_once(tstate, thread, stack, deadline);
-    } while (!thread.consistent && std::chrono::steady_clock::now() < deadline);
+      moment = read_thread_moment(view_, torch_, thread.tid, tstate, deadline);
+    } while (!moment.consistent && std::chrono::steady_clock::now() < deadline);
+    thread.consistent = moment.consistent;
+    thread.compile = std::move(moment.compile);
+    thread.user_code = std::move(moment.user_code);
     thread.frames.clear();
-    for (const StackFrame& frame : stack.frames) thread.frames.push_back(described(frame));
-    thread.truncated = stack.truncated;
+    for (const StackFrame& frame : moment.stack.frames) thread.frames.push_back(described(frame));
+    thread.truncated = moment.stack.truncated;
     thread.waits_for_compile_lock = lock_.owner_waited_for(thread.tid).has_value();
     auto stat = read_process_stat(thread.tid);
     if (stat) {
       thread.state = stat->state;
       thread.comm = stat->comm;
     }
-  }
-
-  // The stack, what torch says of the thread before and after it, and the user's code. False when not
-  // all of that is of one moment.
-  bool read_once(std::uint64_t tstate, ThreadDump& thread, RemoteStack& stack, Deadline deadline) {
-    TorchMoment before = torch_.read(tstate);
-    bool steady = view_.stacks.read(thread.tid, tstate, deadline, stack);
-    std::int64_t now_ns = epoch_ns();
-    TorchMoment after = torch_.read(tstate);
-    view_.names.read(stack);
-    thread.compile = torch_.describe(after, stack, now_ns);
-    thread.user_code = {};
-    if (!thread.compile) return steady && before == after;
-    UserCodeReading reading = read_user_code(view_, stack);
-    if (reading.code.lines.empty()) return steady && before == after && !after.torn;
-    auto now = view_.stacks.again(tstate);
-    bool holds = now && still_holds(view_, reading, stack, *now);
-    // A line that was read off an object which may be gone by then is no line at all.
-    if (holds) thread.user_code = std::move(reading.code);
-    return holds && steady && before == after && !after.torn;
   }
 
   DumpFrame described(const StackFrame& frame) {

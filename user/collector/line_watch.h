@@ -1,0 +1,59 @@
+// The user's lines that compiles are at, and who waits for the compile lock: read from the target's
+// memory some times a second while it compiles, by a thread of its own. No probe can tell either: a line
+// is in objects of torch's (an InstructionTranslator, an FX node), and waiting is the absence of events.
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "user/live/user_code.h"
+#include "user/target/python_runtime.h"
+#include "user/target/torch_threads.h"
+
+namespace dynprof {
+
+// What was seen of one thread.
+struct LineReading {
+  std::uint64_t time_ns = 0;
+  std::uint64_t weight_ns = 0;  // since the reading before: the time it stands for
+  pid_t tid = 0;
+  TorchIds ids;           // the compile it is in; of a thread that waits all -1
+  const char* kind = "";  // user_code_text() of what compiles, "lock" of what waits
+  UserLine line;          // the innermost of the user's own; of one that waits: none
+  pid_t lock_holder = 0;  // 0: not known
+};
+
+class LineWatch {
+ public:
+  explicit LineWatch(const PythonRuntime& runtime);
+  ~LineWatch();
+  LineWatch(const LineWatch&) = delete;
+  LineWatch& operator=(const LineWatch&) = delete;
+
+  // Something of a compile happened: it reads from now on, until nothing compiles.
+  void wake();
+  std::vector<LineReading> take();
+
+ private:
+  struct View;
+  void run();
+  // Whether a thread compiles.
+  bool read(View& view, std::uint64_t since_ns, std::vector<LineReading>& out) const;
+
+  const PythonRuntime runtime_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool awake_ = false;
+  bool stop_ = false;
+  std::vector<LineReading> readings_;
+  std::thread thread_;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,53 @@
+#include "user/live/thread_moment.h"
+
+#include <chrono>
+#include <ctime>
+#include <utility>
+
+namespace dynprof {
+namespace {
+
+std::int64_t epoch_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+ThreadMoment read_thread_moment(TargetView& view, TorchReader& torch, pid_t tid,
+                                std::uint64_t tstate, Deadline deadline) {
+  ThreadMoment moment;
+  TorchMoment before = torch.read(tstate);
+  bool steady = view.stacks.read(tid, tstate, deadline, moment.stack);
+  std::int64_t now_ns = epoch_ns();
+  moment.torch = torch.read(tstate);
+  view.names.read(moment.stack);
+  moment.compile = torch.describe(moment.torch, moment.stack, now_ns);
+  moment.consistent = steady && before == moment.torch;
+  if (!moment.compile) return moment;
+  moment.consistent = moment.consistent && !moment.torch.torn;
+  UserCodeReading reading = read_user_code(view, moment.stack);
+  if (reading.code.lines.empty()) return moment;
+  auto now = view.stacks.again(tstate);
+  bool holds = now && still_holds(view, reading, moment.stack, *now);
+  // A line that was read off an object which may be gone by then is no line at all.
+  if (holds) moment.user_code = std::move(reading.code);
+  moment.consistent = moment.consistent && holds;
+  return moment;
+}
+
+UserCode read_user_code_now(TargetView& view, std::uint64_t tstate, Deadline deadline) {
+  do {
+    auto stack = view.stacks.again(tstate);
+    if (!stack) continue;
+    view.names.read(*stack);
+    UserCodeReading reading = read_user_code(view, *stack);
+    auto now = view.stacks.again(tstate);
+    if (!reading.code.lines.empty() && now && still_holds(view, reading, *stack, *now))
+      return std::move(reading.code);
+  } while (std::chrono::steady_clock::now() < deadline);
+  return {};
+}
+
+}  // namespace dynprof
