@@ -145,6 +145,8 @@ class SymbolTable {
  private:
   static std::string_view dso_of(const Function& function) {
     bool python = function.kind == FrameKind::kPython;
+    constexpr std::string_view kCopies = "generated/";
+    if (python && function.file.starts_with(kCopies)) return function.file.substr(kCopies.size());
     std::string_view name = base_name(python ? function.file : function.object);
     return name.empty() || name == "~" ? "[unknown]" : name;
   }

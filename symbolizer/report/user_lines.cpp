@@ -10,9 +10,20 @@ namespace {
 
 constexpr std::size_t kMaxRows = 15;
 
+// Inductor's files, wherever its cache is: "ab/cab3…py", a hash of 52 characters in a folder of its first.
+bool is_inductor_file(std::string_view file) {
+  constexpr std::size_t kHash = 40;
+  std::size_t slash = file.rfind('/');
+  if (slash == std::string_view::npos || !file.ends_with(".py")) return false;
+  std::string_view stem = file.substr(slash + 1, file.size() - slash - 4);
+  return stem.size() >= kHash && std::all_of(stem.begin(), stem.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+         });
+}
+
 // Code that came with Python or was installed, or that torch made: not what a user would change.
 bool is_user_file(std::string_view file) {
-  if (file.empty() || file.front() == '<') return false;
+  if (file.empty() || file.front() == '<' || is_inductor_file(file)) return false;
   for (std::string_view part :
        {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_", "/torch/_",
         "/torch/nn/", "/torch/fx/", "/torch/utils/", "/torch/autograd/", "/torch/optim/"}) {

@@ -8,6 +8,7 @@
 
 #include "user/collector/clock.h"
 #include "user/generated/find_generated.h"
+#include "user/generated/merge_generated.h"
 #include "user/history/compile_history.h"
 #include "user/target/remote_memory.h"
 
@@ -16,8 +17,8 @@ namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kHistoryNs = kSecondNs;
-constexpr std::uint64_t kQuietNs = kSecondNs;
-constexpr std::uint64_t kGeneratedNs = 10 * kSecondNs;
+constexpr std::uint64_t kQuietNs = kSecondNs / 5;
+constexpr std::uint64_t kGeneratedNs = 5 * kSecondNs;
 constexpr std::chrono::milliseconds kReadAtMost{500};
 // What is kept of it, for each process.
 constexpr std::size_t kGeneratedBytes = 24u << 20;
@@ -39,8 +40,10 @@ void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
     take(reading_.get());
   }
   const bool history = history_is_old_ && now_ns >= next_history_ns_;
-  const bool generated = generated_is_old_ && now_ns >= next_generated_ns_ &&
-                         now_ns >= last_compile_ns_ + kQuietNs && last_compile_ns_ != 0;
+  // Between two compiles, or among them when they go on and on: the process may end at any time.
+  const bool generated =
+      generated_is_old_ && last_compile_ns_ != 0 && now_ns >= next_generated_ns_ &&
+      (now_ns >= last_compile_ns_ + kQuietNs || now_ns >= next_generated_ns_ + kGeneratedNs);
   if (!history && !generated) return;
   // What compiles from now on may not be in it any more.
   if (history) history_is_old_ = false, next_history_ns_ = now_ns + kHistoryNs;
@@ -61,11 +64,7 @@ void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& 
 
 void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python) {
   if (reading_.valid()) take(reading_.get());
-  Reading last = read(objects, python, true, true, true);
-  // A process that is ending shows less and less: the most that was seen is kept.
-  if (last.generated && last.generated->files.size() < generated_.files.size())
-    last.generated.reset();
-  take(std::move(last));
+  take(read(objects, python, true, true, true));
 }
 
 TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime& python,
@@ -86,7 +85,10 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
 
 void TorchFacts::take(Reading reading) {
   if (!reading.history.empty()) history_ = std::move(reading.history);
-  if (reading.generated) generated_ = std::move(*reading.generated);
+  if (!reading.generated) return;
+  GeneratedLimits limits;
+  limits.total_bytes = kGeneratedBytes;
+  generated_ = merge_generated(std::move(generated_), std::move(*reading.generated), limits);
 }
 
 void TorchFacts::write_history(const char* when, pid_t pid, RecordingWriter& writer) const {

@@ -20,8 +20,8 @@ class TorchFacts {
  public:
   // Something of a compile happened: what was read is out of date.
   void compiled(std::uint64_t now_ns);
-  // Reads again what is out of date, not too often: some 30 ms for the history once a second, and,
-  // when nothing has compiled for a second, some 100 ms for the generated code every ten.
+  // Reads again what is out of date, not too often: some 30 ms for the history once a second, and some
+  // 100 ms for the generated code every five to ten.
   void refresh(const PythonRuntime& python, std::uint64_t now_ns);
   // Reads the history, and comes back with it.
   void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
