@@ -15,6 +15,7 @@ import re
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -24,13 +25,14 @@ sys.path.insert(0, str(REPO / "tests"))
 import support  # noqa: E402
 
 JOB = HERE / "cold_compile.py"
-WAYS = ("bare", "bare again", "dynprof-bpf 99 Hz", "dynprof-bpf 999 Hz", "TORCH_COMPILE_CPROFILE",
-        "TORCH_TRACE", "torch.profiler")
+WAYS = ("bare", "bare again", "dynprof-bpf 99 Hz", "dynprof-bpf 999 Hz",
+        "dynprof-bpf 99 Hz --no-watchpoints", "TORCH_COMPILE_CPROFILE", "TORCH_TRACE", "torch.profiler")
 
 
-def attach(pid, hertz, folder):
+def attach(pid, hertz, folder, *options):
     run = support.Running(
-        [support.BINARY, "record", "--no-svg", "-F", hertz, "-o", folder, "-p", pid], folder.parent
+        [support.BINARY, "record", "--no-svg", "-F", hertz, "-o", folder, *options, "-p", pid],
+        folder.parent,
     )
     run.wait_for_err(r"(?m)^Sampling ")
     return run
@@ -51,7 +53,8 @@ def compile_once(way, backend, folder):
     try:
         hertz = re.search(r"(\d+) Hz", way)
         if hertz:
-            recorder = attach(target.pid, int(hertz[1]), folder / "out")
+            options = [word for word in way.split() if word.startswith("--")]
+            recorder = attach(target.pid, int(hertz[1]), folder / "out", *options)
         target.send("go")
         cpu = float(target.wait_for(r"^cpu (\S+)", timeout=300)[1])
         target.send("end")
@@ -79,7 +82,7 @@ def cold(rounds, backend):
           f"bare {statistics.median(cpu['bare']):.2f} s")
     for way in WAYS[1:]:
         ratios = [(a / b - 1) * 100 for a, b in zip(cpu[way], cpu["bare"])]
-        print("  %-24s %+7.1f %%  (%+.1f ... %+.1f)" % (way, *quartiles(ratios)))
+        print("  %-34s %+7.1f %%  (%+.1f ... %+.1f)" % (way, *quartiles(ratios)))
 
 
 def steady(rounds, backend):
@@ -105,6 +108,7 @@ def steady(rounds, backend):
                 for way in slower:
                     before = rate()
                     run = attach(target.pid, 99, folder / f"out{number}") if way != "nothing" else None
+                    time.sleep(1)  # what attaching costs is not a steady step's
                     during = rate()
                     if run:
                         run.signal(2)

@@ -427,6 +427,23 @@ def test_slots_taken_by_a_debugger(dynprof, target, tmp_path):
     assert sum(span.name == "entire_forward_compile" for span in waits) >= 8
 
 
+def test_without_watchpoints(dynprof, target, tmp_path):
+    """Asked for: probes alone, and no line about it."""
+    run = dynprof.start("--pid", target.pid, "--no-watchpoints", "-F", 99, "-o", tmp_path / "out")
+    samples.wait_until_sampling(run)
+    target.send("go")
+    target.wait_for("^done", timeout=180)
+    assert free_slots(target.pid) == SLOTS
+    run.signal(signal.SIGINT)
+    done = run.wait()
+    assert done.rc == 0 and not re.search("note: .*watch", done.err), done
+    rows = json.loads((tmp_path / "out" / "compiles.json").read_text())["compiles"]
+    # Where one attempt ends and the next begins no probe tells.
+    retried = {row["trace_id"] for row in rows if row["attempt"] > 0}
+    inexact = {row["trace_id"] for row in rows if not row["exact"]}
+    assert len(rows) >= 8 and inexact <= retried, (inexact, retried)
+
+
 def test_killed_while_watching(dynprof, target, tmp_path):
     """Watchpoints and probes go with our process, whatever ends it."""
     run = dynprof.start("--pid", target.pid, "-F", 99, "-o", tmp_path / "out")

@@ -54,11 +54,13 @@ namespace {
 class LoadedKernelSide final : public KernelSide {
  public:
   LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
-                   Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes)
+                   Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes,
+                   bool may_watch)
       : sampler_(std::move(sampler)),
         process_(std::move(process)),
         watchpoints_(std::move(watchpoints)),
-        uprobes_(std::move(uprobes)) {}
+        uprobes_(std::move(uprobes)),
+        may_watch_(may_watch) {}
 
   Result<void> prepare() {
     ring_.reset(ring_buffer__new(bpf_map__fd(sampler_->maps.events), on_event, this, nullptr));
@@ -106,6 +108,8 @@ class LoadedKernelSide final : public KernelSide {
     bpf_map__update_elem(watchpoints_->maps.phase_depths, &slot, sizeof slot, &depth, sizeof depth,
                          BPF_ANY);
   }
+
+  bool may_watch() const override { return may_watch_; }
 
   Result<Watchpoint> watch_phases(UniqueFd watchpoint) override {
     return watch(watchpoints_->progs.phases_changed, std::move(watchpoint));
@@ -227,6 +231,7 @@ class LoadedKernelSide final : public KernelSide {
   Skeleton<watchpoints_bpf> watchpoints_;
   Skeleton<uprobes_bpf> uprobes_;
   std::uint32_t next_slot_ = 0;
+  bool may_watch_;
   std::unique_ptr<ring_buffer, RingDeleter> ring_;
   std::vector<Link> links_;
   const Visitor* visit_ = nullptr;
@@ -287,7 +292,8 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
     return bpf_error("the kernel refused the probe programs", rc);
 
   auto loaded = std::make_unique<LoadedKernelSide>(std::move(sampler), std::move(process),
-                                                   std::move(watchpoints), std::move(uprobes));
+                                                   std::move(watchpoints), std::move(uprobes),
+                                                   options.watchpoints);
   TRY(loaded->prepare());
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }

@@ -22,6 +22,7 @@ namespace dynprof {
 
 struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
+  bool watchpoints = true;
 };
 
 // Sums over CPUs, indexed by enum dp_counter.
@@ -79,6 +80,8 @@ class KernelSide {
   // it, or before looking at the list once more.
   virtual std::uint32_t new_phase_slot() = 0;
   virtual void set_phase_depth(std::uint32_t slot, std::uint32_t depth) = 0;
+  // False: nobody wants hardware watchpoints.
+  virtual bool may_watch() const = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.
   virtual Result<Watchpoint> watch_phases(UniqueFd watchpoint) = 0;
   // ... an inline event, when this watchpoint on the first or last instruction is.

@@ -80,6 +80,7 @@ class LiveSession final : public Session {
     for (pid_t pid : options_.targets) TRY(add_target(pid));
     KernelSideOptions kernel_options;
     kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
+    kernel_options.watchpoints = options_.watchpoints;
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
     ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
     start_ns_ = monotonic_ns();

@@ -22,7 +22,8 @@ struct SessionOptions {
   std::uint64_t max_bytes = 0;
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
-  bool launched = false;  // the target is a command of ours that has not begun yet
+  bool watchpoints = true;  // hardware ones, where they can be had
+  bool launched = false;    // the target is a command of ours that has not begun yet
 };
 
 // What the progress line and the closing summary show.

@@ -106,7 +106,7 @@ bool TorchWatch::begin_hits(const WatchedProcess& process, pid_t tid, Thread& th
     thread.since_ns = monotonic_ns();
   }
   thread.resting = false;
-  thread.last_hit_ns = thread.since_ns;
+  thread.last_hit_ns = state->phases.empty() ? 0 : thread.since_ns;  // 0: it may rest at once
   begin_watch(process, tid, thread, *state, thread.since_ns);
   return true;
 }
@@ -145,7 +145,10 @@ void TorchWatch::wake(const WatchedProcess& process, pid_t tid, std::uint64_t no
   if (at == threads_.end() || !at->second.resting) return;
   Thread& thread = at->second;
   arm(thread, true);
-  if (begin_hits(process, tid, thread)) return;
+  if (begin_hits(process, tid, thread)) {
+    thread.last_hit_ns = thread.since_ns;
+    return;
+  }
   end_watch(process, tid, thread, now_ns);
   thread.next_look_ns = 0;
   look_at(process, tid, now_ns);
@@ -166,6 +169,8 @@ void TorchWatch::watch(const WatchedProcess& process, pid_t tid, Thread& thread,
     if (!std::exchange(told_, true))
       problem_ = fmt::format("{}: begin and end of its phases come from samples", why.what);
   };
+  thread.given_up = !process.kernel.may_watch();
+  if (thread.given_up) return;
   auto fd = open_write_watchpoint(tid, list + kListSize);
   if (!fd) return fail(fd.error());
   auto link = process.kernel.watch_phases(std::move(*fd));
