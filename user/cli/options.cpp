@@ -77,7 +77,7 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 struct RawOptions {
   std::string pid, duration, max_size, event = "cpu-clock";
   long long frequency = 99;
-  bool no_children = false, no_svg = false;
+  bool no_children = false, no_native = false, no_svg = false;
   std::string compiles_pid;
   std::string dump_pid;
 };
@@ -97,6 +97,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
       ->type_name("SIZE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
+  verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -202,6 +203,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   else if (raw.event != "cpu-clock")
     return usage_error(fmt::format("unknown event '{}'", raw.event), "-e cpu-clock or -e cycles");
   line.record.children = !raw.no_children;
+  line.record.native = !raw.no_native;
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

@@ -20,6 +20,7 @@ struct RecordOptions {
   std::string directory;          // "": dynprof-<pid>-<time>
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
+  bool native = true;
   bool call_graphs = true;    // SVG by gprof2dot and dot
   bool print_report = false;  // the verb-less form prints the report when it is done
 };

@@ -22,6 +22,7 @@ struct SessionOptions {
   std::uint64_t max_bytes = 0;
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
+  bool native = true;     // native and kernel frames too
   bool launched = false;  // the target is a command of ours that has not begun yet
 };
 
