@@ -282,6 +282,21 @@ static __always_inline __u32 leave_frame(struct native_walk* native, __u32 rule)
   return DP_COUNT_SAMPLES;
 }
 
+#define DP_MAX_PROBED_RETURNS 64
+
+/* The return address that was at `slot` before a probe on the function's return (our own ones on torch
+ * among them) put the kernel's there; 0: none did. */
+static __always_inline __u64 probed_return(__u64 slot) {
+  struct task_struct* task = (struct task_struct*)bpf_get_current_task();
+  if (!bpf_core_field_exists(task->utask)) return 0;
+  struct return_instance* instance = BPF_CORE_READ(task, utask, return_instances);
+  for (int i = 0; i < DP_MAX_PROBED_RETURNS && instance; i++) {
+    if (BPF_CORE_READ(instance, stack) == slot) return BPF_CORE_READ(instance, orig_ret_vaddr);
+    instance = BPF_CORE_READ(instance, next);
+  }
+  return 0;
+}
+
 /* Notes the frame and goes on to its caller. False when the walk is over, and native_end says why. */
 static __always_inline bool unwind_step(struct walk* walk) {
   struct native_walk* native = &walk->native;
@@ -299,6 +314,15 @@ static __always_inline bool unwind_step(struct walk* walk) {
       return false;
     }
     end = leave_frame(native, rule);
+  }
+  if (end == DP_COUNT_NATIVE_NO_MAPPING && !native->exact) {
+    __u64 address = probed_return(native->sp - 8);
+    if (address && address != native->ip) {
+      native->ip = address;
+      native->at = at;
+      walk->sample.native_count--;
+      return true;
+    }
   }
   native->innermost = 0;
   if (end == DP_COUNT_SAMPLES) return true;

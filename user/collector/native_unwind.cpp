@@ -20,6 +20,8 @@
 namespace dynprof {
 namespace {
 
+constexpr std::uint64_t kIdleCheckNs = 10'000'000'000;
+
 unsigned pool_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U); }
 
 // Commands from the collector to the thread. Spaces may outlive the thread: they hold this.
@@ -147,6 +149,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
         worker.drop(slot);
         later.erase(slot);
       }
+      worker.forget_idle();
       report(queue, worker, drops, later);
     }
   }
@@ -154,7 +157,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
   static void wait(Queue& queue, const NativeWorker& worker,
                    const std::map<std::uint32_t, Later>& later) {
     std::uint64_t now = monotonic_ns();
-    std::uint64_t due = now + 3'600'000'000'000;
+    std::uint64_t due = now + kIdleCheckNs;
     for (const auto& [slot, entry] : later)
       if (entry.wanted) due = std::min(due, std::max(entry.not_before_ns, now));
     const int timeout = static_cast<int>((due - now + 999'999) / 1'000'000);

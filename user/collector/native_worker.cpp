@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "user/collector/clock.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -78,10 +79,23 @@ dp_native_mapping NativeWorker::entry_for(pid_t pid, const CodeMapping& code, Pu
 void NativeWorker::release(const std::string& key) {
   auto at = tables_.find(key);
   if (at == tables_.end() || --at->second.spaces > 0) return;
+  at->second.idle_since_ns = monotonic_ns();
+}
+
+NativeWorker::Tables::iterator NativeWorker::erase(Tables::iterator at) {
   maps_.clear_table(at->second.slot);
   bytes_ -= at->second.bytes;
   free_slots_.push_back(at->second.slot);
-  tables_.erase(at);
+  return tables_.erase(at);
+}
+
+void NativeWorker::forget_idle() {
+  const std::uint64_t now = monotonic_ns();
+  // When room is short they go at once.
+  const bool short_of_room = bytes_ > kMaxTableBytes / 2 || tables_.size() > DP_MAX_UNWIND_TABLES / 2;
+  const std::uint64_t keep = short_of_room ? 0 : kKeepIdleNs;
+  for (auto at = tables_.begin(); at != tables_.end();)
+    at = at->second.spaces == 0 && now >= at->second.idle_since_ns + keep ? erase(at) : std::next(at);
 }
 
 std::uint64_t NativeWorker::look(NativeSpace& space) {

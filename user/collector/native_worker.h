@@ -26,6 +26,8 @@ class NativeWorker {
   void drop(std::uint32_t slot);
   // Publishes tables that are ready.
   void take_tables();
+  // Drops tables that nobody has used for a while: the next compiler started maps the same files.
+  void forget_idle();
 
   int ready_fd() const { return pool_.ready_fd(); }
   bool idle() const { return pool_.pending() == 0; }
@@ -34,6 +36,7 @@ class NativeWorker {
  private:
   // All tables together; a CUDA torch process has some 4 M rows, 32 MB.
   static constexpr std::size_t kMaxTableBytes = std::size_t{512} << 20;
+  static constexpr std::uint64_t kKeepIdleNs = 30'000'000'000;
   static constexpr std::uint64_t kSoonNs = 10'000'000;
   static constexpr std::uint64_t kSlowestNs = 1'000'000'000;
 
@@ -41,6 +44,7 @@ class NativeWorker {
     std::uint32_t slot = 0;
     std::uint32_t serial = 0;
     std::uint32_t spaces = 0;  // that use it
+    std::uint64_t idle_since_ns = 0;
     std::size_t bytes = 0;
   };
   struct Published {
@@ -53,12 +57,14 @@ class NativeWorker {
   Table* table_for(pid_t pid, const CodeMapping& code);
   bool request(pid_t pid, const CodeMapping& code, std::uint64_t id);
   void release(const std::string& key);
+  using Tables = std::map<std::string, Table>;
+  Tables::iterator erase(Tables::iterator at);
   void problem(std::string sentence);
 
   NativeMaps maps_;
   CodeFiles files_;
   TablePool pool_;
-  std::map<std::string, Table> tables_;             // by CodeFile::key
+  Tables tables_;                                   // by CodeFile::key
   std::map<std::uint64_t, std::string> requested_;  // by request id, its serial
   std::map<std::uint32_t, Published> spaces_;       // by slot
   std::vector<std::uint32_t> free_slots_;
