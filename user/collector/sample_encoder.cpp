@@ -87,12 +87,13 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
   }
   StackHalves halves;
   halves.in_eval_loop = in_eval_loop_;
+  // True also where native frames were not asked for.
   halves.native_whole = view.sample.native_end == DP_COUNT_SAMPLES;
   halves.python = view.frames;
   halves.python_whole = !(view.sample.flags & (DP_SAMPLE_TRUNCATED | DP_SAMPLE_FRAME_FAULT));
   // Without the interpreter loop's place (no symbols) there is nothing to join at.
   const bool joins = !view.native.empty() && (view.frames.empty() || process.knows_eval_loop());
-  if (!view.native.empty() && !halves.native_whole) flags |= kSampleNativeCut;
+  if (!halves.native_whole) flags |= kSampleNativeCut;
   StackId stack = 0;
   if (!joins) {
     for (std::size_t i = view.frames.size(); i-- > 0;)

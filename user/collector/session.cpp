@@ -307,7 +307,7 @@ class LiveSession final : public Session {
       case DP_EVENT_EXEC:
         if (at != processes_.end()) {
           at->second.forget_image(event.header.time_ns);
-          if (native_unwind_) at->second.set_native_space(native_unwind_->space_of(pid));
+          give_native_space(at->second);
           // What we told the kernel side while the event was under way was of the old image.
           (void)at->second.tell_kernel(*kernel_);
           // The first exec of a command of ours is the command itself.
