@@ -133,7 +133,8 @@ struct dp_process {
 DP_ASSERT_SIZE(dp_process, 224);
 
 /* Map `native_spaces`: slot -> array of these, in order of address. Entry 0 is a header: start is the
- * owner, end the number of mappings that follow, bias a number that changes with the content. */
+ * owner, end the number of mappings that follow, bias a number that changes with the content, 0
+ * while it is being written. */
 struct dp_native_mapping {
   __u64 start;
   __u64 end;

@@ -242,7 +242,7 @@ static __always_inline bool restart_from_caller(struct walk* walk) {
   walk->steps = 0;
   walk->earlier_frame = 0;
   walk->sample.frame_count = 0;
-  walk->empty_call = 0;
+  walk->empty_call = DP_FRAME_EMPTY_CALL;
   walk->sample.flags &= ~(DP_SAMPLE_MARKERS_CUT | DP_SAMPLE_FRAME_FAULT);
   walk->marker_notes = 0;
   count(DP_COUNT_CALL_BEGINNING);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Unwinds the native stack of the current thread without frame pointers: the mapping that holds an
  * address names a table, the table's row for it says where the caller's registers are. Tables and
- * mappings are made by user space (user/collector/native_unwind.h), each in a map of its own that is
- * never changed once it is in its slot. Steps, not programs: the caller owns the loop. What an
+ * mappings are made by user space (user/collector/native_unwind.h), each in a map of its own. A table
+ * never changes; mappings do, and their header then has another content number. Steps, not programs: the caller owns the loop. What an
  * address came to is kept per CPU, so that a frame seen before costs no search. */
 #ifndef DYNPROF_BPF_UNWIND_H
 #define DYNPROF_BPF_UNWIND_H
@@ -104,8 +104,9 @@ static __always_inline bool begin_unwinding(struct bpf_perf_event_data* ctx, str
   if (!space) return false;
   const struct dp_native_mapping* header = bpf_map_lookup_elem(space, &zero);
   if (!header || header->start != walk->process.native_owner) return false;
+  native->key = *(volatile const __u64*)&header->bias;
+  if (!native->key) return false; /* being written */
   native->mappings = (__u32)header->end;
-  native->key = header->bias;
   walk->sample.native_end = DP_COUNT_NATIVE_TOO_DEEP;
   return true;
 }
@@ -165,6 +166,10 @@ static __always_inline __u32 search_rule(struct walk* walk, __u64 pc, __u32* rul
   __u64 in_table = pc - mapping->bias - ((__u64)base->rule << 32 | base->pc);
   if (in_table >> 32) return DP_COUNT_NATIVE_NO_RULE;
   *rule = find_row(table, header->pc, (__u32)in_table);
+  /* The mappings may have been written anew meanwhile. */
+  const struct dp_native_mapping* now = bpf_map_lookup_elem(space, &first);
+  if (!now || *(volatile const __u64*)&now->bias != walk->native.key)
+    return DP_COUNT_NATIVE_NO_TABLE;
   return DP_COUNT_SAMPLES;
 }
 

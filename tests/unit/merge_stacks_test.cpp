@@ -52,7 +52,6 @@ TEST(MergeStacks, EachLoopGivesWayToItsCall) {
 
 TEST(MergeStacks, OneHalfAlone) {
   EXPECT_EQ(merge("nnn", ""), "abc");
-  EXPECT_EQ(merge("", "pP"), "12");
   EXPECT_EQ(merge("", "pP", false), "12");
   EXPECT_EQ(merge("", ""), "");
 }

@@ -20,6 +20,8 @@
 namespace dynprof {
 namespace {
 
+// Processes alive at once whose mappings are published without a wait.
+constexpr std::size_t kReadySlots = 256;
 constexpr std::uint64_t kIdleCheckNs = 10'000'000'000;
 
 unsigned pool_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U); }
@@ -48,7 +50,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
  public:
   ThreadedNativeUnwind(int tables, int spaces)
       : queue_(std::make_shared<Queue>()),
-        thread_([queue = queue_, maps = NativeMaps(tables, spaces)] { work(*queue, maps); }) {}
+        thread_([queue = queue_, tables, spaces] { work(*queue, NativeMaps(tables, spaces)); }) {}
 
   ~ThreadedNativeUnwind() override {
     {
@@ -123,7 +125,8 @@ class ThreadedNativeUnwind final : public NativeUnwind {
   static void work(Queue& queue, NativeMaps maps) {
     drop_capabilities(false);
     auto cache = TableCache::open(kDefaultCacheDirectory);
-    NativeWorker worker(maps, pool_threads(), cache ? cache->get() : nullptr);
+    NativeWorker worker(std::move(maps), pool_threads(), cache ? cache->get() : nullptr);
+    prepare_slots(queue, worker);
     std::map<std::uint32_t, Later> later;  // by slot
     for (;;) {
       wait(queue, worker, later);
@@ -152,6 +155,17 @@ class ThreadedNativeUnwind final : public NativeUnwind {
       worker.forget_idle();
       report(queue, worker, drops, later);
     }
+  }
+
+  static void prepare_slots(Queue& queue, NativeWorker& worker) {
+    std::vector<std::uint32_t> slots;
+    {
+      const std::lock_guard lock(queue.mutex);
+      for (std::size_t i = 0; i < kReadySlots; ++i) slots.push_back(queue.next_slot++);
+    }
+    worker.make_ready(slots);
+    const std::lock_guard lock(queue.mutex);
+    queue.free_slots.insert(queue.free_slots.end(), slots.begin(), slots.end());
   }
 
   static void wait(Queue& queue, const NativeWorker& worker,

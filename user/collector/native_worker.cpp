@@ -82,11 +82,9 @@ void NativeWorker::release(const std::string& key) {
   at->second.idle_since_ns = monotonic_ns();
 }
 
-NativeWorker::Tables::iterator NativeWorker::erase(Tables::iterator at) {
-  maps_.clear_table(at->second.slot);
-  bytes_ -= at->second.bytes;
-  free_slots_.push_back(at->second.slot);
-  return tables_.erase(at);
+void NativeWorker::make_ready(std::span<const std::uint32_t> slots) {
+  if (auto made = maps_.make_ready(slots); !made)
+    problem(fmt::format("{}; native stacks are incomplete", made.error().what));
 }
 
 void NativeWorker::forget_idle() {
@@ -94,12 +92,24 @@ void NativeWorker::forget_idle() {
   // When room is short they go at once.
   const bool short_of_room = bytes_ > kMaxTableBytes / 2 || tables_.size() > DP_MAX_UNWIND_TABLES / 2;
   const std::uint64_t keep = short_of_room ? 0 : kKeepIdleNs;
-  for (auto at = tables_.begin(); at != tables_.end();)
-    at = at->second.spaces == 0 && now >= at->second.idle_since_ns + keep ? erase(at) : std::next(at);
+  std::vector<std::uint32_t> dropped;
+  for (auto at = tables_.begin(); at != tables_.end();) {
+    const Table& table = at->second;
+    if (table.spaces > 0 || now < table.idle_since_ns + keep) {
+      ++at;
+      continue;
+    }
+    dropped.push_back(table.slot);
+    bytes_ -= table.bytes;
+    at = tables_.erase(at);
+  }
+  maps_.clear_tables(dropped);
+  free_slots_.insert(free_slots_.end(), dropped.begin(), dropped.end());
 }
 
 std::uint64_t NativeWorker::look(NativeSpace& space) {
   Published& known = spaces_[space.slot];
+  const std::uint64_t began = monotonic_ns();
   auto read = files_.read(space.pid);
   if (!read) return kSlowestNs;  // it is gone
   if (read->left_out || read->mappings.size() > DP_MAX_NATIVE_MAPPINGS)
@@ -113,7 +123,8 @@ std::uint64_t NativeWorker::look(NativeSpace& space) {
                     (fresh.mappings.empty() ||
                      std::memcmp(fresh.mappings.data(), known.mappings.data(),
                                  fresh.mappings.size() * sizeof(dp_native_mapping)) == 0);
-  fresh.backoff_ns = same ? std::min(known.backoff_ns * 2, kSlowestNs) : kSoonNs;
+  const std::uint64_t soon = std::max(kSoonNs, 10 * (monotonic_ns() - began));
+  fresh.backoff_ns = same ? std::min(known.backoff_ns * 2, kSlowestNs) : soon;
   if (!same) {
     auto set = maps_.set_space(space.slot, space.owner, next_content_++, fresh.mappings);
     if (!set) problem(fmt::format("{}; native stacks are incomplete", set.error().what));
@@ -134,26 +145,32 @@ void NativeWorker::drop(std::uint32_t slot) {
 }
 
 void NativeWorker::take_tables() {
-  while (auto result = pool_.take()) {
+  std::vector<TableResult> results;
+  std::vector<NativeMaps::NewTable> fresh;
+  std::size_t waiting = 0;
+  while (waiting < kMaxBatchBytes) {
+    auto result = pool_.take();
+    if (!result) break;
     auto asked = requested_.find(result->id);
     if (asked == requested_.end()) continue;
     auto at = tables_.find(asked->second);
     requested_.erase(asked);
     // Its last user may have gone meanwhile, or the file come again.
     if (at == tables_.end() || at->second.serial != result->id || !result->table) continue;
-    const std::size_t bytes = result->table->rows.size() * sizeof(dp_unwind_row);
+    const std::size_t bytes = NativeMaps::bytes_of(*result->table);
     if (bytes_ + bytes > kMaxTableBytes) {
       problem("unwind tables take too much memory: native stacks are cut in the latest files");
       continue;
     }
-    auto set = maps_.set_table(at->second.slot, at->second.serial, *result->table);
-    if (!set) {
-      problem(fmt::format("{}; native stacks are incomplete", set.error().what));
-      continue;
-    }
-    at->second.bytes = *set;
-    bytes_ += *set;
+    at->second.bytes = bytes;
+    bytes_ += bytes;
+    waiting += bytes;
+    fresh.push_back({at->second.slot, at->second.serial, nullptr});
+    results.push_back(*std::move(result));
   }
+  for (std::size_t i = 0; i < fresh.size(); ++i) fresh[i].table = &*results[i].table;
+  if (auto set = maps_.set_tables(fresh); !set)
+    problem(fmt::format("{}; native stacks are incomplete", set.error().what));
 }
 
 }  // namespace dynprof

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "user/collector/native_maps.h"
@@ -18,7 +20,10 @@ namespace dynprof {
 class NativeWorker {
  public:
   NativeWorker(NativeMaps maps, unsigned threads, TableCache* cache)
-      : maps_(maps), pool_(threads, cache) {}
+      : maps_(std::move(maps)), pool_(threads, cache) {}
+
+  // Slots for spaces that can be published at once.
+  void make_ready(std::span<const std::uint32_t> slots);
 
   // Reads the mappings of a space and publishes what changed. When they are to be read again at the
   // earliest, as a distance in ns.
@@ -36,8 +41,9 @@ class NativeWorker {
  private:
   // All tables together; a CUDA torch process has some 4 M rows, 32 MB.
   static constexpr std::size_t kMaxTableBytes = std::size_t{512} << 20;
+  static constexpr std::size_t kMaxBatchBytes = std::size_t{64} << 20;
   static constexpr std::uint64_t kKeepIdleNs = 30'000'000'000;
-  static constexpr std::uint64_t kSoonNs = 10'000'000;
+  static constexpr std::uint64_t kSoonNs = 3'000'000;
   static constexpr std::uint64_t kSlowestNs = 1'000'000'000;
 
   struct Table {
@@ -58,7 +64,6 @@ class NativeWorker {
   bool request(pid_t pid, const CodeMapping& code, std::uint64_t id);
   void release(const std::string& key);
   using Tables = std::map<std::string, Table>;
-  Tables::iterator erase(Tables::iterator at);
   void problem(std::string sentence);
 
   NativeMaps maps_;
