@@ -284,7 +284,8 @@ struct dp_sample {
   __u16 reason; /* enum dp_counter: why there is no Python stack; DP_COUNT_SAMPLES: there is */
   __u16 native_count;
   __u16 kernel_count;
-  __u16 native_end; /* enum dp_counter: why the native stack ends; DP_COUNT_SAMPLES: thread's start */
+  __u16
+      native_end; /* enum dp_counter: why the native stack ends; DP_COUNT_SAMPLES: thread's start */
   __u16 pad;
 };
 DP_ASSERT_SIZE(dp_sample, 48);

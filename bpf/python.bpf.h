@@ -36,8 +36,8 @@ struct native_walk {
   __u64 r10, r13, rbx; /* in the interrupted frame only */
   __u64 key;           /* of the address space's content */
   __u32 mappings;
-  __u32 at;        /* bytes behind `frames` where the next address goes */
-  __u8 exact;      /* ip is not a return address */
+  __u32 at;   /* bytes behind `frames` where the next address goes */
+  __u8 exact; /* ip is not a return address */
   __u8 innermost;
   __u8 bp_lost;
   __u8 pad[5];

@@ -165,7 +165,7 @@ enum class EdgeKind : std::uint8_t {
   kInlineBegin = 5,  // Dynamo begins to trace a user function: `code`
   kInlineEnd = 6,    // ... has traced it; `name` is "raised" when an exception ended that, the time
                      // is then that of the next event
-  kWaitBegin = 7,  // one of torch's wait counters: `name` is its key ("entire_forward_compile")
+  kWaitBegin = 7,    // one of torch's wait counters: `name` is its key ("entire_forward_compile")
   kWaitEnd = 8,
   kWatchBegin = 9,  // from here on this thread's phases are watched: `context` has those open
   kWatchEnd = 10,   // ... no longer

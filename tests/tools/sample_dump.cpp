@@ -112,8 +112,8 @@ void write_compiles(JsonWriter& json, const Tables& tables, const Attribution& a
   for (std::size_t i = 0; i < attribution.compiles().size(); ++i) {
     const Compile& compile = attribution.compiles()[i];
     // What only torch remembers is on no thread.
-    const Thread thread = compile.thread != kNoThread ? tables.threads[compile.thread]
-                                                      : Thread{.pid = compile.pid};
+    const Thread thread =
+        compile.thread != kNoThread ? tables.threads[compile.thread] : Thread{.pid = compile.pid};
     json.line_break();
     json.begin_object();
     json.field("id", compile.id.text());

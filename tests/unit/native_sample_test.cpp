@@ -1,6 +1,6 @@
 // The native part of a sample event, and the ranges it is merged by.
-#include <gtest/gtest.h>
 #include <fcntl.h>
+#include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>

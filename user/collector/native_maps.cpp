@@ -79,8 +79,8 @@ Result<void> NativeMaps::set_tables(std::span<const NewTable> tables) {
   Result<void> made;
   for (const NewTable& fresh : tables) {
     const UnwindTable& table = *fresh.table;
-    auto map = make_array("unwind_rows", sizeof(dp_unwind_row),
-                          table.rows.size() + DP_UNWIND_HEADER_ROWS);
+    auto map =
+        make_array("unwind_rows", sizeof(dp_unwind_row), table.rows.size() + DP_UNWIND_HEADER_ROWS);
     if (!map) {
       made = map.error();
       break;
@@ -92,7 +92,8 @@ Result<void> NativeMaps::set_tables(std::span<const NewTable> tables) {
     }
     auto* rows = static_cast<dp_unwind_row*>(array.data());
     rows[0] = {static_cast<std::uint32_t>(table.rows.size()), fresh.serial};
-    rows[1] = {static_cast<std::uint32_t>(table.base), static_cast<std::uint32_t>(table.base >> 32)};
+    rows[1] = {static_cast<std::uint32_t>(table.base),
+               static_cast<std::uint32_t>(table.base >> 32)};
     std::copy(table.rows.begin(), table.rows.end(), rows + DP_UNWIND_HEADER_ROWS);
     slots.push_back(fresh.slot);
     maps.push_back(*std::move(map));
@@ -110,10 +111,10 @@ void NativeMaps::clear_tables(std::span<const std::uint32_t> slots) {
 Result<void> NativeMaps::make_ready(std::span<const std::uint32_t> slots) {
   std::vector<UniqueFd> maps;
   for (std::uint32_t slot : slots) {
-    ASSIGN_OR_RETURN(UniqueFd map, make_array("native_mappings", sizeof(dp_native_mapping),
-                                              kReadyMappings + 1));
-    auto array = std::make_unique<MappedArray>(map.get(), (kReadyMappings + 1) *
-                                                              sizeof(dp_native_mapping));
+    ASSIGN_OR_RETURN(UniqueFd map,
+                     make_array("native_mappings", sizeof(dp_native_mapping), kReadyMappings + 1));
+    auto array =
+        std::make_unique<MappedArray>(map.get(), (kReadyMappings + 1) * sizeof(dp_native_mapping));
     if (!*array) return map_error("cannot map the memory of a BPF map", errno);
     arrays_[slot] = {kReadyMappings, std::move(array)};
     maps.push_back(std::move(map));
@@ -132,7 +133,8 @@ Result<void> NativeMaps::set_space(std::uint32_t slot, std::uint32_t owner, std:
   const std::size_t room = std::max(kReadyMappings, mappings.size() + mappings.size() / 2);
   ASSIGN_OR_RETURN(UniqueFd map,
                    make_array("native_mappings", sizeof(dp_native_mapping), room + 1));
-  Space space{room, std::make_unique<MappedArray>(map.get(), (room + 1) * sizeof(dp_native_mapping))};
+  Space space{room,
+              std::make_unique<MappedArray>(map.get(), (room + 1) * sizeof(dp_native_mapping))};
   if (!*space.array) return map_error("cannot map the memory of a BPF map", errno);
   write_space(space.entries(), owner, content, mappings);
   TRY(put_into_slots(spaces_, {&slot, 1}, {&map, 1}));

@@ -37,7 +37,8 @@ class MappedArray {
 class NativeMaps {
  public:
   // Descriptors of the two maps; they stay the caller's and must outlive this.
-  NativeMaps(int unwind_tables, int native_spaces) : tables_(unwind_tables), spaces_(native_spaces) {}
+  NativeMaps(int unwind_tables, int native_spaces)
+      : tables_(unwind_tables), spaces_(native_spaces) {}
 
   struct NewTable {
     std::uint32_t slot = 0;

@@ -183,8 +183,9 @@ class ThreadedNativeUnwind final : public NativeUnwind {
 
   static void report(Queue& queue, NativeWorker& worker, const std::vector<std::uint32_t>& drops,
                      const std::map<std::uint32_t, Later>& later) {
-    const bool waiting = std::any_of(later.begin(), later.end(),
-                                     [](const auto& entry) { return entry.second.wanted != nullptr; });
+    const bool waiting = std::any_of(later.begin(), later.end(), [](const auto& entry) {
+      return entry.second.wanted != nullptr;
+    });
     const std::lock_guard lock(queue.mutex);
     // Only now: a slot is not given away before its map is cleared.
     queue.free_slots.insert(queue.free_slots.end(), drops.begin(), drops.end());

@@ -22,7 +22,7 @@ namespace dynprof {
 struct NativeSpace {
   std::uint32_t slot = 0;
   std::uint32_t owner = 0;
-  pid_t pid = 0;  // whose mappings these are
+  pid_t pid = 0;                          // whose mappings these are
   std::atomic<std::uint32_t> version{0};  // of the mappings the kernel side knows
 };
 using NativeSpaceRef = std::shared_ptr<NativeSpace>;

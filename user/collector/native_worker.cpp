@@ -90,7 +90,8 @@ void NativeWorker::make_ready(std::span<const std::uint32_t> slots) {
 void NativeWorker::forget_idle() {
   const std::uint64_t now = monotonic_ns();
   // When room is short they go at once.
-  const bool short_of_room = bytes_ > kMaxTableBytes / 2 || tables_.size() > DP_MAX_UNWIND_TABLES / 2;
+  const bool short_of_room =
+      bytes_ > kMaxTableBytes / 2 || tables_.size() > DP_MAX_UNWIND_TABLES / 2;
   const std::uint64_t keep = short_of_room ? 0 : kKeepIdleNs;
   std::vector<std::uint32_t> dropped;
   for (auto at = tables_.begin(); at != tables_.end();) {

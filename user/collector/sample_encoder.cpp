@@ -113,9 +113,10 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
     stack = writer_.stack({stack, native_.kernel_frame(view.kernel[i])});
   // No native stack was asked for: at least where the thread was.
   if (view.native.empty() && view.frames.empty() && view.kernel.empty()) {
-    const FrameId leaf = (view.sample.flags & DP_SAMPLE_KERNEL)
-                             ? native_.kernel_frame(view.sample.ip)
-                             : native_.user_frame(process.pid(), process.space(), view.sample.ip, now);
+    const FrameId leaf =
+        (view.sample.flags & DP_SAMPLE_KERNEL)
+            ? native_.kernel_frame(view.sample.ip)
+            : native_.user_frame(process.pid(), process.space(), view.sample.ip, now);
     stack = writer_.stack({stack, leaf});
   }
   return stack;
