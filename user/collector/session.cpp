@@ -86,12 +86,8 @@ class LiveSession final : public Session {
     kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
     ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
+    start_native_unwinding();
     start_ns_ = monotonic_ns();
-    if (options_.native)
-      native_unwind_ =
-          NativeUnwind::start(kernel_->unwind_tables_fd(), kernel_->native_spaces_fd());
-    if (!options_.launched)
-      for (auto& [pid, process] : processes_) give_native_space(process);
     if (options_.launched) return {};  // it is still us, before its exec
     for (auto& [pid, process] : processes_) {
       auto found = process.discover(start_ns_, *kernel_);
@@ -136,7 +132,6 @@ class LiveSession final : public Session {
       for (auto [child, parent] : find_descendants(options_.targets, kMaxDescendants))
         TRY(add_child(child, parent));
     for (auto& [pid, process] : processes_) process.attach_probes(*kernel_);
-    if (native_unwind_) native_unwind_->settle(kTablesWait);
     TRY(kernel_->attach_sampling(std::move(events_.fds)));
     drop_what_is_not_needed();
     return {};
@@ -330,6 +325,16 @@ class LiveSession final : public Session {
       default:
         malformed_++;
     }
+  }
+
+  // Tables of what the targets map are there before the first sample, if that takes no longer than a wait
+  // that nobody minds.
+  void start_native_unwinding() {
+    if (!options_.native) return;
+    native_unwind_ = NativeUnwind::start(kernel_->unwind_tables_fd(), kernel_->native_spaces_fd());
+    if (options_.launched) return;
+    for (auto& [pid, process] : processes_) give_native_space(process);
+    native_unwind_->settle(kTablesWait);
   }
 
   void give_native_space(FollowedProcess& process) {
