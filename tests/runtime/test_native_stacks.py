@@ -22,8 +22,8 @@ PROGRAM = support.REPO / "tests" / "programs" / "known_native.py"
 LIBRARY = support.REPO / "tests" / "programs" / "native" / "deep_calls.cpp"
 HERTZ = 999
 EXACT = 0.995
-# What asking the clock puts on top of leaf().
-CLOCK_OBJECTS = ("[vdso]", "libc.so.6", "libc-2", "deep_calls")
+# What asking the clock, and for a thread-local, puts on top of leaf().
+CLOCK_OBJECTS = ("[vdso]", "libc.so.6", "libc-2", "ld-linux", "deep_calls")
 
 
 @pytest.fixture(scope="session")
@@ -160,3 +160,27 @@ def test_without_native_frames(interpreter, dynprof, spawn, tmp_path, libraries)
         frames = dump.whole_stack(sample.stack)
         assert all(frame.kind == samples.PYTHON_FRAME for frame in frames) or len(frames) == 1
         assert not sample.flags & (samples.NATIVE_CUT | samples.UNMERGED)
+
+
+def test_a_compile_is_unwound_to_the_start_of_its_threads(compile_run, record_property):
+    """torch, Inductor's own libraries as they appear, g++ at work beside it."""
+    dump = compile_run.dump
+    taken = dump.of_pid(compile_run.truth["pid"])
+    cut = sum(bool(sample.flags & samples.NATIVE_CUT) for sample in taken)
+    unmerged = sum(bool(sample.flags & samples.UNMERGED) for sample in taken)
+    causes = {
+        name: count
+        for name, count in dump.trailer["counters"].items()
+        if name.startswith("native_") or name == "unmerged"
+    }
+    record_property("cut", f"{cut} and {unmerged} unmerged of {len(taken)}: {causes}")
+    assert len(taken) > 1000
+    assert cut <= 0.01 * len(taken), causes
+    assert unmerged <= 0.001 * len(taken), causes
+    objects = {
+        frame.file.rsplit("/", 1)[-1]
+        for sample in taken
+        for frame in dump.whole_stack(sample.stack)
+        if frame.kind == samples.NATIVE_FRAME
+    }
+    assert {"libtorch_cpu.so", "libtorch_python.so", "libc.so.6"} <= objects

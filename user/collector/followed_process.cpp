@@ -314,7 +314,11 @@ void FollowedProcess::end_watches(RecordingWriter& writer, KernelSide& kernel) {
 
 bool FollowedProcess::knows_eval_loop() {
   if (!python_) return false;
-  if (!eval_ranges_) eval_ranges_ = EvalRanges::find(pid_, python_->image_path);
+  if (!eval_ranges_) {
+    eval_ranges_ = EvalRanges::find(pid_, python_->image_path);
+    // Addresses met before this was known to be Python were taken for other code.
+    native_addresses_.clear();
+  }
   return !eval_ranges_->empty();
 }
 
@@ -329,12 +333,13 @@ NativeAddress FollowedProcess::native_address(std::uint64_t word, NativeFrames& 
     space_.forget();
     native_version_ = version;
   }
+  const bool knows_loop = knows_eval_loop();
   auto [at, added] = native_addresses_.try_emplace(word);
   if (added) {
     // A return address may lie behind the function that made the call.
     const std::uint64_t address = (word & DP_NATIVE_EXACT) ? word & ~DP_NATIVE_EXACT : word - 1;
     at->second.frame = native.user_frame(pid_, space_, address, now_ns);
-    at->second.in_eval_loop = knows_eval_loop() && eval_ranges_->contains(address);
+    at->second.in_eval_loop = knows_loop && eval_ranges_->contains(address);
   }
   return at->second;
 }
