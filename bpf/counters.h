@@ -28,10 +28,28 @@
   DP_COUNTER(SUBINTERPRETER, "subinterpreter", "samples of threads in a sub-interpreter")          \
   DP_COUNTER(CALL_BEGINNING, "call_beginning",                                                     \
              "stacks taken from the caller of a call just beginning")                              \
+  /* why native stacks end early: cut towards the root */                                          \
+  DP_COUNTER(NATIVE_REGISTERS, "native_registers",                                                 \
+             "native stacks missing: no user registers to begin with")                             \
+  DP_COUNTER(NATIVE_NO_MAPPING, "native_no_mapping", "native stacks cut outside of known files")   \
+  DP_COUNTER(NATIVE_NO_TABLE, "native_no_table",                                                   \
+             "native stacks cut in files without an unwind table, or not yet with one")            \
+  DP_COUNTER(NATIVE_NO_RULE, "native_no_rule",                                                     \
+             "native stacks cut in code without unwind information")                               \
+  DP_COUNTER(NATIVE_UNUSUAL, "native_unusual",                                                     \
+             "native stacks cut at frames found by an unusual rule")                               \
+  DP_COUNTER(NATIVE_DAMAGED, "native_damaged",                                                     \
+             "native stacks cut at damaged or unbounded unwind information")                       \
+  DP_COUNTER(NATIVE_REGISTER_LOST, "native_register_lost",                                         \
+             "native stacks cut where a register was needed that is not known")                    \
+  DP_COUNTER(NATIVE_FAULT, "native_fault", "native stacks cut where memory was not readable")      \
+  DP_COUNTER(NATIVE_TOO_DEEP, "native_too_deep",                                                   \
+             "native stacks deeper than the frame limit, root side cut")                           \
   /* counted by user space */                                                                      \
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
   DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \
-  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")
+  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")               \
+  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts did not fit together")
 
 enum dp_counter {
 #define DP_COUNTER_ID(id, name, sentence) DP_COUNT_##id,

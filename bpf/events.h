@@ -125,8 +125,28 @@ struct dp_process {
   __u64 none;      /* &_Py_NoneStruct, 0: not known */
   struct dp_python_layout python;
   struct dp_torch_layout torch;
+  /* Slot of the map native_spaces, 0: native stacks are not wanted; and its owner, so that a slot
+   * given to another process since is not believed. */
+  __u32 native_space;
+  __u32 native_owner;
 };
-DP_ASSERT_SIZE(dp_process, 216);
+DP_ASSERT_SIZE(dp_process, 224);
+
+/* Map `native_spaces`: slot -> array of these, in order of address. Entry 0 is a header: start is the
+ * owner, end the number of mappings that follow, bias a number that changes with the content, 0
+ * while it is being written. */
+struct dp_native_mapping {
+  __u64 start;
+  __u64 end;
+  __u64 bias;   /* address in the process minus address in the file */
+  __u32 table;  /* slot of unwind_tables, 0: none is to be had */
+  __u32 serial; /* of the table that was meant */
+};
+DP_ASSERT_SIZE(dp_native_mapping, 32);
+
+/* Map `unwind_tables`: slot -> array of dp_unwind_row. The first two are a header: number of rows and
+ * serial, then the base that pcs count from, low and high half. */
+#define DP_UNWIND_HEADER_ROWS 2
 
 enum dp_marker_kind {
   DP_MARKER_NONE = 0,
@@ -178,6 +198,8 @@ DP_ASSERT_SIZE(dp_event_header, 24);
 /* First frame of its eval-loop call (3.11: is_entry, 3.12+: a shim below). */
 #define DP_FRAME_ENTRY 0x80000000u
 #define DP_FRAME_CODE_FAULT 0x40000000u /* identity is not valid */
+/* 3.12+: above this frame is an eval-loop call without a Python frame: it is ending. */
+#define DP_FRAME_EMPTY_CALL 0x20000000u
 #define DP_FRAME_UNIT_MASK 0x00ffffffu
 #define DP_FRAME_UNIT_NONE 0x00ffffffu /* not started: the line is the first line */
 
@@ -247,8 +269,12 @@ struct dp_torch_state {
 };
 DP_ASSERT_SIZE(dp_torch_state, 24);
 
+/* In a native address: the instruction itself, not a return address behind it. */
+#define DP_NATIVE_EXACT (1ULL << 63)
+
 /* Followed by frame_count frames (leaf first), then marker_count markers (leaf first), then with
- * DP_SAMPLE_TORCH a dp_torch_state and its phases. */
+ * DP_SAMPLE_TORCH a dp_torch_state and its phases, then native_count addresses of 8 bytes in the
+ * process (leaf first, | DP_NATIVE_EXACT) and kernel_count in the kernel. */
 struct dp_sample {
   struct dp_event_header header;
   __u64 ip; /* where the CPU was */
@@ -256,8 +282,13 @@ struct dp_sample {
   __u16 marker_count;
   __u16 flags;
   __u16 reason; /* enum dp_counter: why there is no Python stack; DP_COUNT_SAMPLES: there is */
+  __u16 native_count;
+  __u16 kernel_count;
+  __u16
+      native_end; /* enum dp_counter: why the native stack ends; DP_COUNT_SAMPLES: thread's start */
+  __u16 pad;
 };
-DP_ASSERT_SIZE(dp_sample, 40);
+DP_ASSERT_SIZE(dp_sample, 48);
 
 /* A thread's list of open phases changed its length (a hardware watchpoint on it). Popped: `name` is
  * what was at [depth]. Pushed: `name` is what is at [depth - 2], the phase around the new one; the

@@ -24,12 +24,24 @@ struct sched_entity {
   unsigned long long sum_exec_runtime; /* CPU time in ns, as of the last tick or switch */
 };
 
+/* A call whose return is probed: the kernel put its own address where the return address was. */
+struct return_instance {
+  unsigned long stack; /* where that is */
+  unsigned long orig_ret_vaddr;
+  struct return_instance* next; /* the call around it */
+};
+
+struct uprobe_task {
+  struct return_instance* return_instances;
+};
+
 struct task_struct {
   int pid;
   int tgid;
   char comm[16];
   struct sched_entity se;
   struct signal_struct* signal;
+  struct uprobe_task* utask;
   struct thread_struct thread;
 };
 

@@ -5,9 +5,10 @@
 
 /* Frames walked by one BPF program before it tail-calls itself again, shims included: from CPython 3.12
  * on each call from C into Python puts one on the stack. */
-#define DP_FRAMES_PER_PROGRAM 64
-/* The kernel allows 33 tail calls in a chain; the last is for the marker program. */
-#define DP_WALK_PROGRAMS 32
+#define DP_FRAMES_PER_PROGRAM 72
+/* The kernel allows 33 tail calls in a chain: these, the marker program, the native unwinder. */
+#define DP_WALK_PROGRAMS 30
+#define DP_MAX_TAIL_CALLS 33
 #define DP_MAX_PYTHON_FRAMES 1024
 /* Marker frames whose locals are read per sample (nested compiles and inlined calls included). */
 #define DP_MAX_MARKERS 16
@@ -32,6 +33,17 @@
 /* Slots of the per-CPU direct-mapped cache of code objects already announced (a power of two). */
 #define DP_CODE_CACHE_SLOTS 2048
 #define DP_MAX_CPUS 1024
+/* Native frames of one sample, and kernel frames. */
+#define DP_MAX_NATIVE_FRAMES 512
+#define DP_MAX_KERNEL_FRAMES 64
+/* Files with an unwind table at once, over all processes; slot 0 is "none". */
+#define DP_MAX_UNWIND_TABLES 8192
+/* Address spaces with unwind tables at once, slot 0 is "none", and executable mappings of one. */
+#define DP_MAX_NATIVE_SPACES 8192
+#define DP_MAX_NATIVE_MAPPINGS 4096
+#define DP_SPACE_SEARCH_STEPS 13
+/* Slots of the per-CPU direct-mapped memory of rules found (a power of two). */
+#define DP_RULE_CACHE_SLOTS 4096
 
 /* One read per interpreter frame and one per code object; see struct dp_python_layout. */
 #define DP_PAGE_BYTES 4096
@@ -40,10 +52,15 @@
 
 #ifdef __cplusplus
 static_assert(DP_FRAMES_PER_PROGRAM * DP_WALK_PROGRAMS >= 2 * DP_MAX_PYTHON_FRAMES);
+static_assert(DP_WALK_PROGRAMS + 2 <= DP_MAX_TAIL_CALLS);
 static_assert((DP_CODE_CACHE_SLOTS & (DP_CODE_CACHE_SLOTS - 1)) == 0);
+static_assert((DP_RULE_CACHE_SLOTS & (DP_RULE_CACHE_SLOTS - 1)) == 0);
+static_assert((1 << (DP_SPACE_SEARCH_STEPS - 1)) >= DP_MAX_NATIVE_MAPPINGS);
 #else
 _Static_assert(DP_FRAMES_PER_PROGRAM* DP_WALK_PROGRAMS >= 2 * DP_MAX_PYTHON_FRAMES,
                "walk too short");
+_Static_assert(DP_WALK_PROGRAMS + 2 <= DP_MAX_TAIL_CALLS, "too many tail calls");
+_Static_assert((DP_RULE_CACHE_SLOTS & (DP_RULE_CACHE_SLOTS - 1)) == 0, "not a power of two");
 _Static_assert((DP_CODE_CACHE_SLOTS & (DP_CODE_CACHE_SLOTS - 1)) == 0, "not a power of two");
 #endif
 

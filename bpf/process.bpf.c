@@ -53,6 +53,7 @@ int process_exec(struct bpf_raw_tracepoint_args* ctx) {
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
   if (!process) return 0;
   process->flags &= ~(DP_PROCESS_PYTHON | DP_PROCESS_TORCH);
+  process->native_space = 0;
   send(DP_EVENT_EXEC, task, 0);
   return 0;
 }

@@ -28,6 +28,21 @@ struct torch_sample {
   struct dp_phase_name phases[DP_MAX_PHASES];
 };
 
+/* Where the native walk is; see unwind.bpf.h. */
+struct native_walk {
+  __u64 ip;
+  __u64 sp;
+  __u64 bp;
+  __u64 r10, r13, rbx; /* in the interrupted frame only */
+  __u64 key;           /* of the address space's content */
+  __u32 mappings;
+  __u32 at;   /* bytes behind `frames` where the next address goes */
+  __u8 exact; /* ip is not a return address */
+  __u8 innermost;
+  __u8 bp_lost;
+  __u8 pad[5];
+};
+
 /* State of one sample while it is taken; per CPU. */
 struct walk {
   struct dp_process process;
@@ -37,7 +52,8 @@ struct walk {
   __u32 steps;         /* frames met, shims included */
   __u64 earlier_frame; /* a frame met before; see walks_in_a_circle */
   __u32 marker_notes;
-  __u32 programs; /* tail calls made */
+  __u32 programs;   /* tail calls made */
+  __u32 empty_call; /* DP_FRAME_EMPTY_CALL for the next frame */
   struct marker_note notes[DP_MAX_MARKERS];
   __u8 frame_bytes[DP_FETCH_BYTES] __attribute__((aligned(8)));
   __u8 code_bytes[DP_FETCH_BYTES];
@@ -45,12 +61,15 @@ struct walk {
   __u64 last_page; /* of the frame before */
   __u64 page_bytes[DP_PAGE_BYTES / 8];
   struct torch_sample torch;
+  __u32 torch_bytes; /* of it, behind the markers */
+  struct native_walk native;
   /* The event as it goes out: header, frames, then markers and torch's state (written behind the
    * last frame: these two only keep room for them). */
   struct dp_sample sample;
   struct dp_frame frames[DP_MAX_PYTHON_FRAMES];
   struct dp_marker markers[DP_MAX_MARKERS];
   struct torch_sample torch_room;
+  __u64 native_room[DP_MAX_NATIVE_FRAMES + DP_MAX_KERNEL_FRAMES];
 };
 #define DP_MAX_SAMPLE_BYTES (sizeof(struct walk) - __builtin_offsetof(struct walk, sample))
 
@@ -223,6 +242,7 @@ static __always_inline bool restart_from_caller(struct walk* walk) {
   walk->steps = 0;
   walk->earlier_frame = 0;
   walk->sample.frame_count = 0;
+  walk->empty_call = DP_FRAME_EMPTY_CALL;
   walk->sample.flags &= ~(DP_SAMPLE_MARKERS_CUT | DP_SAMPLE_FRAME_FAULT);
   walk->marker_notes = 0;
   count(DP_COUNT_CALL_BEGINNING);
@@ -271,6 +291,9 @@ static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cac
   __u64 code = field_u64(bytes, layout->frame_code) & ~(__u64)layout->code_tag_mask;
   __u64 previous = field_u64(bytes, layout->frame_previous);
   if (is_shim(walk, code)) {
+    /* Two in a row, or one at the top: the call between has left its last frame. */
+    if (n == 0 || (walk->frames[(n - 1) & (DP_MAX_PYTHON_FRAMES - 1)].unit & DP_FRAME_ENTRY))
+      walk->empty_call = DP_FRAME_EMPTY_CALL;
     if (n > 0) walk->frames[(n - 1) & (DP_MAX_PYTHON_FRAMES - 1)].unit |= DP_FRAME_ENTRY;
     if (check_top_call(walk, previous)) return true;
     walk->frame = previous;
@@ -309,7 +332,8 @@ static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cac
   struct dp_frame* out = &walk->frames[n & (DP_MAX_PYTHON_FRAMES - 1)];
   out->code = code;
   out->identity = identity;
-  out->unit = unit;
+  out->unit = unit | walk->empty_call;
+  walk->empty_call = 0;
   walk->sample.frame_count = n + 1;
   walk->frame = previous;
   return true;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* On-CPU samples. Attached to one perf event per CPU (cpu-clock, or hardware cycles), it takes the
  * Python stack of the interrupted thread when its process is followed, and sends one variable-length
- * event. Three programs in a chain of tail calls: sample_cpu finds the thread's top frame, walk_more
+ * event. Four programs in a chain of tail calls: sample_cpu finds the thread's top frame, walk_more
  * walks DP_FRAMES_PER_PROGRAM frames and calls itself, read_markers reads torch's locals and
- * thread-locals. On this path: lock-free look-ups, per-CPU memory and the ring buffer only. */
+ * thread-locals, unwind_native the native stack. On this path: lock-free look-ups, per-CPU memory and the ring buffer only. */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>
@@ -15,11 +15,16 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/torch_state.bpf.h"
+#include "bpf/unwind.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Wake user space at once when this much waits in the ring buffer; set before load. */
 const volatile __u64 wakeup_bytes = 1 << 20;
+
+/* When user space was last woken for code it does not know; of all CPUs. */
+volatile __u64 last_mapping_wakeup;
+#define DP_MAPPING_WAKEUP_NS 2000000ULL
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -30,17 +35,21 @@ struct {
 
 #define TAIL_WALK 0
 #define TAIL_MARKERS 1
+#define TAIL_NATIVE 2
 
 int walk_more(struct bpf_perf_event_data* ctx);
 int read_markers(struct bpf_perf_event_data* ctx);
+int unwind_native(struct bpf_perf_event_data* ctx);
 
 struct {
   __uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-  __uint(max_entries, 2);
+  __uint(max_entries, 3);
   __uint(key_size, sizeof(__u32));
   __array(values, int(void*));
 } tails SEC(".maps") = {
-    .values = {[TAIL_WALK] = (void*)&walk_more, [TAIL_MARKERS] = (void*)&read_markers},
+    .values = {[TAIL_WALK] = (void*)&walk_more,
+               [TAIL_MARKERS] = (void*)&read_markers,
+               [TAIL_NATIVE] = (void*)&unwind_native},
 };
 
 static __always_inline struct walk* current_walk(void) {
@@ -48,26 +57,40 @@ static __always_inline struct walk* current_walk(void) {
   return bpf_map_lookup_elem(&walks, &zero);
 }
 
-/* Sends header, frames, markers and torch's state as one event. The consumer polls on a timer; it is woken at once
+/* A library was mapped that user space has not seen, or code was made without a file: then this is
+ * true again and again, and user space is not woken for it each time. */
+static __always_inline bool unknown_mapping(const struct walk* walk) {
+  if (walk->sample.native_end != DP_COUNT_NATIVE_NO_MAPPING) return false;
+  if (walk->sample.header.time_ns < last_mapping_wakeup + DP_MAPPING_WAKEUP_NS) return false;
+  last_mapping_wakeup = walk->sample.header.time_ns;
+  return true;
+}
+
+/* Sends header, frames, markers, torch's state and addresses as one event. The consumer polls on a timer; it is woken at once
  * only for code it has not seen (its name may soon be freed) and when the buffer fills: a wake-up
  * costs several times the sample. */
-static __always_inline void submit(struct walk* walk, __u32 marker_count, __u32 torch_bytes) {
-  __u32 frames = walk->sample.frame_count;
-  if (frames > DP_MAX_PYTHON_FRAMES) return; /* for the verifier */
-  if (marker_count > DP_MAX_MARKERS) return;
-  if (torch_bytes > sizeof(walk->torch)) return;
-  __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) +
-               marker_count * sizeof(struct dp_marker) + torch_bytes;
-  walk->sample.marker_count = marker_count;
+static __always_inline void submit(struct walk* walk) {
+  __u32 size = sizeof(struct dp_sample) + walk->sample.frame_count * sizeof(struct dp_frame) +
+               walk->sample.marker_count * sizeof(struct dp_marker) + walk->torch_bytes +
+               (walk->sample.native_count + walk->sample.kernel_count) * sizeof(__u64);
   walk->sample.header.size = size;
   __u64 flags = BPF_RB_NO_WAKEUP;
-  if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) ||
+  if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) || unknown_mapping(walk) ||
       bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wakeup_bytes)
     flags = BPF_RB_FORCE_WAKEUP;
   /* For the verifier: the compiler must not bound another copy of it. */
   asm volatile("" : "+r"(size));
   if (size > DP_MAX_SAMPLE_BYTES) return;
   if (bpf_ringbuf_output(&events, &walk->sample, size, flags)) count(DP_COUNT_RING_FULL);
+}
+
+/* The Python half is done: the native one where it is wanted, and off. */
+static __always_inline void finish(struct bpf_perf_event_data* ctx, struct walk* walk) {
+  if (walk->process.native_space) {
+    bpf_tail_call(ctx, &tails, TAIL_NATIVE);
+    count(DP_COUNT_TAIL_CALL_FAILED);
+  }
+  submit(walk);
 }
 
 /* Walks on; ends in a tail call or by sending the sample. */
@@ -93,7 +116,7 @@ static __always_inline void walk_and_submit(struct bpf_perf_event_data* ctx, str
     walk->sample.flags |= DP_SAMPLE_MARKERS_CUT;
     count(DP_COUNT_TAIL_CALL_FAILED);
   }
-  submit(walk, 0, 0);
+  finish(ctx, walk);
 }
 
 SEC("perf_event")
@@ -118,6 +141,8 @@ int sample_cpu(struct bpf_perf_event_data* ctx) {
   walk->last_page = 0;
   walk->marker_notes = 0;
   walk->programs = 0;
+  walk->empty_call = 0;
+  walk->torch_bytes = 0;
   __builtin_memset(&walk->sample, 0, sizeof(walk->sample));
   walk->sample.header.kind = DP_EVENT_SAMPLE;
   walk->sample.header.cpu = bpf_get_smp_processor_id();
@@ -129,13 +154,13 @@ int sample_cpu(struct bpf_perf_event_data* ctx) {
   walk->sample.reason = find_top_frame(walk);
   if (walk->sample.reason != DP_COUNT_SAMPLES) {
     count(walk->sample.reason);
-    submit(walk, 0, 0);
+    finish(ctx, walk);
     return 0;
   }
   bpf_tail_call(ctx, &tails, TAIL_WALK);
   walk->sample.reason = DP_COUNT_TAIL_CALL_FAILED;
   count(DP_COUNT_TAIL_CALL_FAILED);
-  submit(walk, 0, 0);
+  submit(walk);
   return 0;
 }
 
@@ -200,12 +225,32 @@ __noinline __u32 append_torch_state(__u32 markers) {
 }
 
 SEC("perf_event")
-int read_markers(struct bpf_perf_event_data* ctx __attribute__((unused))) {
+int read_markers(struct bpf_perf_event_data* ctx) {
   struct walk* walk = current_walk();
   if (!walk) return 0;
   __u32 markers = walk->marker_notes;
   for (__u32 i = 0; i < DP_MAX_MARKERS && i < markers; i++) read_marker_at(i);
-  __u32 torch_bytes = append_torch_state(markers);
-  submit(walk, markers, torch_bytes);
+  walk->sample.marker_count = markers;
+  walk->torch_bytes = append_torch_state(markers);
+  finish(ctx, walk);
+  return 0;
+}
+
+/* A global function: checked once, not once per frame. */
+__noinline int unwind_frame(void) {
+  struct walk* walk = current_walk();
+  return walk ? unwind_step(walk) : 0;
+}
+
+SEC("perf_event")
+int unwind_native(struct bpf_perf_event_data* ctx) {
+  struct walk* walk = current_walk();
+  if (!walk) return 0;
+  if (begin_unwinding(ctx, walk))
+    for (int i = 0; i < DP_MAX_NATIVE_FRAMES && unwind_frame(); i++) {
+    }
+  if (walk->sample.native_end != DP_COUNT_SAMPLES) count(walk->sample.native_end);
+  append_kernel_frames(ctx, walk);
+  submit(walk);
   return 0;
 }

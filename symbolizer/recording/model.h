@@ -83,7 +83,7 @@ struct Marker {
   std::int32_t frame_id = -1;
   std::int32_t compile_id = -1;
   std::int32_t attempt = -1;
-  std::uint32_t depth = 0;     // frames between it and the root
+  std::uint32_t depth = 0;     // Python frames between it and the root
   std::uint64_t instance = 0;  // differs between two calls of the marker on one stack
   CodeId user_code = 0;        // kCompile: the function being compiled, 0: not known
   bool operator==(const Marker&) const = default;
@@ -141,7 +141,10 @@ inline constexpr std::uint8_t kSampleTruncated = 1;   // root side cut at the fr
 inline constexpr std::uint8_t kSampleFrameFault = 2;  // root side missing, unreadable
 inline constexpr std::uint8_t kSampleMarkersCut = 4;
 inline constexpr std::uint8_t kSampleNoPython =
-    8;  // thread without Python frames: native leaf only
+    8;  // thread without Python frames: native and kernel frames only
+inline constexpr std::uint8_t kSampleNativeCut = 16;  // native frames missing towards the root
+// Native and Python frames did not fit together: native ones towards the leaf, Python towards the root.
+inline constexpr std::uint8_t kSampleUnmerged = 32;
 
 struct Sample {
   std::uint64_t time_ns = 0;

@@ -100,4 +100,21 @@ std::optional<std::string> ElfSymbols::find(std::uint64_t file_offset) const {
   return std::nullopt;
 }
 
+std::vector<ElfSymbols::Range> ElfSymbols::parts_of(std::string_view name) const {
+  std::vector<Range> parts;
+  for (const Symbol& symbol : symbols_) {
+    const std::string_view own(names_.c_str() + symbol.name);
+    if (!own.starts_with(name) || symbol.size == 0) continue;
+    if (own.size() > name.size() && own[name.size()] != '.') continue;
+    for (const Segment& segment : segments_) {
+      if (symbol.address < segment.address || symbol.address - segment.address >= segment.size)
+        continue;
+      const std::uint64_t begin = segment.offset + (symbol.address - segment.address);
+      parts.push_back({begin, begin + symbol.size});
+      break;
+    }
+  }
+  return parts;
+}
+
 }  // namespace dynprof

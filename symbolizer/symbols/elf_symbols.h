@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "symbolizer/base/result.h"
@@ -19,6 +20,14 @@ class ElfSymbols {
   // The demangled name of the function that covers this offset in the file.
   std::optional<std::string> find(std::uint64_t file_offset) const;
   std::size_t size() const { return symbols_.size(); }
+
+  // Where in the file a function lies: itself and the parts the compiler split off it, which are
+  // called `name.cold` and the like. By C name.
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  std::vector<Range> parts_of(std::string_view name) const;
 
  private:
   struct Symbol {

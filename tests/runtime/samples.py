@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import support
 
-TRUNCATED, FRAME_FAULT, MARKERS_CUT, NO_PYTHON = 1, 2, 4, 8
-PYTHON_FRAME = 0
+TRUNCATED, FRAME_FAULT, MARKERS_CUT, NO_PYTHON, NATIVE_CUT, UNMERGED = 1, 2, 4, 8, 16, 32
+PYTHON_FRAME, NATIVE_FRAME, KERNEL_FRAME = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Frame:
     name: str
     kind: int
     unreadable: str | None
+    offset: int = 0  # native: in its file
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,14 @@ class Dump:
                 frames += (self.frames[frame],)
             self._stacks[node] = frames
         return self._stacks[pending[0] if pending else number]
+
+    def whole_stack(self, number):
+        """All frames, native and kernel ones too, innermost first."""
+        frames = []
+        while number:
+            number, frame = self._nodes[number]
+            frames.append(self.frames[frame])
+        return frames
 
     def counter(self, name):
         return self.trailer["counters"].get(name, 0)

@@ -3,7 +3,8 @@
 //
 //   {"meta": {...}, "trailer": {...}, "complete": bool, "damage": [...],
 //    "processes": [{"pid", "parent_pid", "comm", "exe", "command_line", "python", "torch"}],
-//    "frames": [[function, file, line, name, kind, unreadable reason or null], ...],
+//    "frames": [[function, file, line, name, kind, unreadable reason or null, native offset],
+//               ...],
 //    "stacks": [[caller stack, frame], ...],
 //    "compiles": [{"id", "attempt", "kind", "thread", "stem", ...}],
 //    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context], ...],
@@ -90,6 +91,7 @@ void write_frames(JsonWriter& json, const Tables& tables, const ResolvedFrames& 
     } else {
       json.string(unreadable_text(frame.unreadable));
     }
+    json.number(tables.frames[id].offset);
     json.end_array();
   }
   json.end_array();

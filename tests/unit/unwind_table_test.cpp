@@ -305,6 +305,32 @@ TEST(UnwindTable, EveryByteChanged) {
   }
 }
 
+TEST(UnwindTable, AnEntryThatNobodyDescribedIsOutermost) {
+  Bytes image =
+      make(fake_elf::file_of({{kCodeAddress, 0x10, {}, 0}, {kCodeAddress + 0x200, 0x10, {}, 0}}));
+  const auto with_entry = [&](std::uint64_t entry) {
+    std::memcpy(image.data() + offsetof(Elf64_Ehdr, e_entry), &entry, sizeof entry);
+    return table_of(image);
+  };
+  const std::uint64_t gap = kCodeAddress + 0x80;
+  const auto table = with_entry(gap);
+  ASSERT_TRUE(table);
+  expect_well_formed(*table);
+  EXPECT_EQ(table->rule_at(gap - 1), DP_CFA_NONE);
+  EXPECT_EQ(table->rule_at(gap), DP_CFA_OUTERMOST);
+  EXPECT_EQ(table->rule_at(gap + 63), DP_CFA_OUTERMOST);
+  EXPECT_EQ(table->rule_at(gap + 64), DP_CFA_NONE);
+  EXPECT_EQ(dp_unwind_kind(table->rule_at(kCodeAddress + 0x200)), DP_CFA_RSP);
+  // At the very begin and near the end of the gap.
+  EXPECT_EQ(with_entry(kCodeAddress + 0x10)->rule_at(kCodeAddress + 0x10), DP_CFA_OUTERMOST);
+  const auto late = with_entry(kCodeAddress + 0x1f0);
+  EXPECT_EQ(late->rule_at(kCodeAddress + 0x1ff), DP_CFA_OUTERMOST);
+  EXPECT_EQ(dp_unwind_kind(late->rule_at(kCodeAddress + 0x200)), DP_CFA_RSP);
+  // Described code is what its description says, and an entry outside of all code is nothing.
+  EXPECT_EQ(dp_unwind_kind(with_entry(kCodeAddress)->rule_at(kCodeAddress)), DP_CFA_RSP);
+  EXPECT_TRUE(with_entry(~0ULL));
+}
+
 TEST(UnwindTable, OtherFilesAreRefused) {
   Bytes image = make(fake_elf::file_of({{kCodeAddress, 0x10, {}, 0}}));
   EXPECT_FALSE(table_of({}));

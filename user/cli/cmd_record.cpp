@@ -88,6 +88,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.event = options.event;
   session_options.children = options.children;
   session_options.watchpoints = options.watchpoints;
+  session_options.native = options.native;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;
   hooks.progress = [&](const SessionStatus& status) { terminal.progress(progress_text(status)); };

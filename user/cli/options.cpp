@@ -77,7 +77,7 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 struct RawOptions {
   std::string pid, duration, max_size, event = "cpu-clock";
   long long frequency = 99;
-  bool no_children = false, no_svg = false, no_watchpoints = false;
+  bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
   std::string compiles_pid;
   std::string dump_pid;
 };
@@ -99,6 +99,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for virtual machines where watching is dear");
+  verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -205,6 +206,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     return usage_error(fmt::format("unknown event '{}'", raw.event), "-e cpu-clock or -e cycles");
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
+  line.record.native = !raw.no_native;
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

@@ -21,6 +21,7 @@ struct RecordOptions {
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
   bool watchpoints = true;
+  bool native = true;
   bool call_graphs = true;    // SVG by gprof2dot and dot
   bool print_report = false;  // the verb-less form prints the report when it is done
 };

@@ -33,11 +33,18 @@ std::optional<SampleView> decode_sample(std::span<const std::byte> bytes) {
     view.phases = {reinterpret_cast<const dp_phase_name*>(bytes.data() + size), torch.phase_count};
     size += torch.phase_count * sizeof(dp_phase_name);
   }
+  const std::size_t native = view.sample.native_count;
+  const std::size_t kernel = view.sample.kernel_count;
+  if (native > DP_MAX_NATIVE_FRAMES || kernel > DP_MAX_KERNEL_FRAMES) return std::nullopt;
+  const std::size_t addresses = size;
+  size += (native + kernel) * sizeof(std::uint64_t);
   if (view.sample.header.size != size || size > bytes.size()) return std::nullopt;
   // Ring records are 8-byte aligned and so are all parts.
   const std::byte* at = bytes.data() + sizeof view.sample;
   view.frames = {reinterpret_cast<const dp_frame*>(at), frames};
   view.markers = {reinterpret_cast<const dp_marker*>(at + frames * sizeof(dp_frame)), markers};
+  view.native = {reinterpret_cast<const std::uint64_t*>(bytes.data() + addresses), native};
+  view.kernel = {view.native.data() + native, kernel};
   return view;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -16,6 +17,8 @@ struct SampleView {
   std::span<const dp_marker> markers;  // leaf first
   std::optional<dp_torch_state> torch;
   std::span<const dp_phase_name> phases;  // outermost first
+  std::span<const std::uint64_t> native;  // leaf first, | DP_NATIVE_EXACT
+  std::span<const std::uint64_t> kernel;  // leaf first
 };
 
 // The kind of the event, or nullopt if the bytes are no event at all.

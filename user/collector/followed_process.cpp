@@ -51,6 +51,8 @@ FollowedProcess::~FollowedProcess() = default;
 
 void FollowedProcess::inherit(const FollowedProcess& parent, KernelSide& kernel) {
   python_ = parent.python_;
+  native_space_ = parent.native_space_;
+  eval_ranges_ = parent.eval_ranges_;
   if (!python_) return;
   python_->pid = pid_;
   access_ = std::make_unique<Access>(pid_, *python_);
@@ -73,6 +75,9 @@ void FollowedProcess::forget_image(std::uint64_t now_ns) {
   lines_.reset();
   phase_names_.clear();
   space_.forget();
+  native_space_.reset();
+  native_addresses_.clear();
+  eval_ranges_.reset();
   described_ = false;
   no_compile_at_start_ = true;  // we are here from its first instruction
   looks_ = 0;
@@ -157,6 +162,10 @@ Result<void> FollowedProcess::tell_kernel(KernelSide& kernel) const {
     }
   } else {
     process.flags = flags;
+  }
+  if (native_space_) {
+    process.native_space = native_space_->slot;
+    process.native_owner = native_space_->owner;
   }
   return kernel.set_process(static_cast<std::uint32_t>(pid_), process);
 }
@@ -343,6 +352,38 @@ std::string FollowedProcess::take_problem() {
 void FollowedProcess::end_watches(RecordingWriter& writer, KernelSide& kernel) {
   probes_.detach();
   if (auto process = watched(writer, kernel)) watch_.finish(*process, monotonic_ns());
+}
+
+bool FollowedProcess::knows_eval_loop() {
+  if (!python_) return false;
+  if (!eval_ranges_) {
+    eval_ranges_ = EvalRanges::find(pid_, python_->image_path);
+    // Addresses met before this was known to be Python were taken for other code.
+    native_addresses_.clear();
+  }
+  return !eval_ranges_->empty();
+}
+
+NativeAddress FollowedProcess::native_address(std::uint64_t word, NativeFrames& native,
+                                              std::uint64_t now_ns) {
+  constexpr std::size_t kMaxAddresses = 1 << 20;
+  const std::uint32_t version =
+      native_space_ ? native_space_->version.load(std::memory_order_acquire) : 0;
+  if (version != native_version_ || native_addresses_.size() >= kMaxAddresses) {
+    // Another file may lie there now.
+    native_addresses_.clear();
+    space_.forget();
+    native_version_ = version;
+  }
+  const bool knows_loop = knows_eval_loop();
+  auto [at, added] = native_addresses_.try_emplace(word);
+  if (added) {
+    // A return address may lie behind the function that made the call.
+    const std::uint64_t address = (word & DP_NATIVE_EXACT) ? word & ~DP_NATIVE_EXACT : word - 1;
+    at->second.frame = native.user_frame(pid_, space_, address, now_ns);
+    at->second.in_eval_loop = knows_loop && eval_ranges_->contains(address);
+  }
+  return at->second;
 }
 
 StringId FollowedProcess::phase_name(const dp_phase_name& name, RecordingWriter& writer) {

@@ -16,9 +16,11 @@
 #include "bpf/events.h"
 #include "symbolizer/recording/writer.h"
 #include "user/collector/code_table.h"
+#include "user/collector/eval_ranges.h"
 #include "user/collector/kernel_side.h"
 #include "user/collector/line_watch.h"
 #include "user/collector/native_frames.h"
+#include "user/collector/native_unwind.h"
 #include "user/collector/torch_facts.h"
 #include "user/collector/torch_probes.h"
 #include "user/collector/torch_watch.h"
@@ -27,6 +29,12 @@
 #include "user/target/torch_layout.h"
 
 namespace dynprof {
+
+// What an address of a native stack is.
+struct NativeAddress {
+  FrameId frame = 0;
+  bool in_eval_loop = false;
+};
 
 class FollowedProcess {
  public:
@@ -77,6 +85,12 @@ class FollowedProcess {
   std::string take_problem();
   // The name of an open phase in a sample; 0: the str is gone.
   StringId phase_name(const dp_phase_name& name, RecordingWriter& writer);
+  // Null: native stacks are not wanted. Tell the kernel side after a change.
+  void set_native_space(NativeSpaceRef space) { native_space_ = std::move(space); }
+  const NativeSpaceRef& native_space() const { return native_space_; }
+  // Of a word of a native stack: an address, | DP_NATIVE_EXACT.
+  NativeAddress native_address(std::uint64_t word, NativeFrames& native, std::uint64_t now_ns);
+  bool knows_eval_loop();
   // Writes what is known of the process into the recording, when that changed.
   void describe(RecordingWriter& writer);
   Result<void> tell_kernel(KernelSide& kernel) const;
@@ -103,6 +117,10 @@ class FollowedProcess {
   pid_t parent_;
   bool follow_forks_;
   AddressSpace space_;
+  NativeSpaceRef native_space_;
+  std::uint32_t native_version_ = 0;  // of the space when native_addresses_ were looked up
+  std::unordered_map<std::uint64_t, NativeAddress> native_addresses_;
+  std::optional<EvalRanges> eval_ranges_;
   std::optional<PythonRuntime> python_;
   struct Access;  // readers of the target's memory, made when Python is found
   std::unique_ptr<Access> access_;

@@ -156,6 +156,9 @@ class LoadedKernelSide final : public KernelSide {
     process_bpf::detach(process_.get());
   }
 
+  int unwind_tables_fd() const override { return bpf_map__fd(sampler_->maps.unwind_tables); }
+  int native_spaces_fd() const override { return bpf_map__fd(sampler_->maps.native_spaces); }
+
   int ring_fd() const override { return ring_buffer__epoll_fd(ring_.get()); }
 
   int consume(const Visitor& visit) override {
@@ -266,6 +269,8 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   if (!sampler) return bpf_error("cannot open the sampling programs", errno);
   bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
   bpf_map__set_max_entries(sampler->maps.code_caches,
+                           static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
+  bpf_map__set_max_entries(sampler->maps.rule_caches,
                            static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
   sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
   if (int rc = sampler_bpf::load(sampler.get()))

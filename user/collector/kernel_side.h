@@ -97,6 +97,9 @@ class KernelSide {
   virtual Result<void> attach_sampling(std::vector<UniqueFd> perf_events) = 0;
   virtual void detach() = 0;
 
+  // For NativeUnwind.
+  virtual int unwind_tables_fd() const = 0;
+  virtual int native_spaces_fd() const = 0;
   // Readable when the kernel side asks for attention; poll it and call consume, or call it on a timer.
   virtual int ring_fd() const = 0;
   // Hands out every event that waits, oldest first; the bytes are valid during the call only.

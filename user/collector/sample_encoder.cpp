@@ -74,22 +74,64 @@ void SampleEncoder::learn(const SampleView& view, FollowedProcess& process) {
   process.learn(wanted_, writer_, kernel_);
 }
 
+// Native frames, with the Python frames among them, then the kernel's: from the root on.
+StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process,
+                                std::uint8_t& flags) {
+  const std::uint64_t now = view.sample.header.time_ns;
+  native_frames_.clear();
+  in_eval_loop_.clear();
+  for (std::uint64_t word : view.native) {
+    const NativeAddress place = process.native_address(word, native_, now);
+    native_frames_.push_back(place.frame);
+    in_eval_loop_.push_back(place.in_eval_loop && !view.frames.empty());
+  }
+  StackHalves halves;
+  halves.in_eval_loop = in_eval_loop_;
+  // True also where native frames were not asked for.
+  halves.native_whole = view.sample.native_end == DP_COUNT_SAMPLES;
+  halves.python = view.frames;
+  halves.python_whole = !(view.sample.flags & (DP_SAMPLE_TRUNCATED | DP_SAMPLE_FRAME_FAULT));
+  // Without the interpreter loop's place (no symbols) there is nothing to join at.
+  const bool joins = !view.native.empty() && (view.frames.empty() || process.knows_eval_loop());
+  if (!halves.native_whole) flags |= kSampleNativeCut;
+  StackId stack = 0;
+  if (!joins) {
+    for (std::size_t i = view.frames.size(); i-- > 0;)
+      stack = writer_.stack({stack, python_frame(view.frames[i], process)});
+  } else {
+    if (!merge_stacks(halves, merged_)) {
+      flags |= kSampleUnmerged;
+      unmerged_++;
+    }
+    for (std::size_t i = merged_.size(); i-- > 0;) {
+      const MergedFrame& at = merged_[i];
+      stack = writer_.stack({stack, at.python ? python_frame(view.frames[at.index], process)
+                                              : native_frames_[at.index]});
+    }
+  }
+  for (std::size_t i = view.kernel.size(); i-- > 0;)
+    stack = writer_.stack({stack, native_.kernel_frame(view.kernel[i])});
+  // No native stack was asked for: at least where the thread was.
+  if (view.native.empty() && view.frames.empty() && view.kernel.empty()) {
+    const FrameId leaf =
+        (view.sample.flags & DP_SAMPLE_KERNEL)
+            ? native_.kernel_frame(view.sample.ip)
+            : native_.user_frame(process.pid(), process.space(), view.sample.ip, now);
+    stack = writer_.stack({stack, leaf});
+  }
+  return stack;
+}
+
 void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
   Sample sample;
   sample.time_ns = view.sample.header.time_ns;
   sample.thread = process.thread(static_cast<pid_t>(view.sample.header.tid), writer_);
   sample.flags = recorded_flags(view.sample);
+  if (!view.frames.empty()) learn(view, process);
+  sample.stack = stack_of(view, process, sample.flags);
   if (view.frames.empty()) {
     sample.flags |= kSampleNoPython;
-    FrameId leaf =
-        (view.sample.flags & DP_SAMPLE_KERNEL)
-            ? native_.kernel_frame(view.sample.ip)
-            : native_.user_frame(process.pid(), process.space(), view.sample.ip, sample.time_ns);
-    sample.stack = writer_.stack({0, leaf});
   } else {
-    learn(view, process);
-    for (std::size_t i = view.frames.size(); i-- > 0;)  // root first
-      sample.stack = writer_.stack({sample.stack, python_frame(view.frames[i], process)});
     sample.context = context(view, process);
     const bool compiles_unseen = !view.torch && !view.markers.empty();
     if (compiles_unseen || (view.torch && view.torch->status == DP_TORCH_STALE))

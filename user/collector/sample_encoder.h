@@ -9,6 +9,7 @@
 #include "user/collector/event_view.h"
 #include "user/collector/followed_process.h"
 #include "user/collector/kernel_side.h"
+#include "user/collector/merge_stacks.h"
 #include "user/collector/native_frames.h"
 
 namespace dynprof {
@@ -21,10 +22,12 @@ class SampleEncoder {
   void encode(const SampleView& view, FollowedProcess& process);
   std::uint64_t samples() const { return samples_; }
   std::uint64_t in_compile() const { return in_compile_; }
+  std::uint64_t unmerged() const { return unmerged_; }
 
  private:
   void learn(const SampleView& view, FollowedProcess& process);
   FrameId python_frame(const dp_frame& frame, FollowedProcess& process);
+  StackId stack_of(const SampleView& view, FollowedProcess& process, std::uint8_t& flags);
   ContextId context(const SampleView& view, FollowedProcess& process);
 
   RecordingWriter& writer_;
@@ -34,6 +37,10 @@ class SampleEncoder {
   std::unordered_map<std::uint64_t, FrameId> frames_;  // by code, instruction and entry mark
   std::uint64_t samples_ = 0;
   std::uint64_t in_compile_ = 0;
+  std::uint64_t unmerged_ = 0;
+  std::vector<FrameId> native_frames_;  // scratch, of one sample
+  std::vector<std::uint8_t> in_eval_loop_;
+  std::vector<MergedFrame> merged_;
 };
 
 }  // namespace dynprof

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <chrono>
 #include <map>
 #include <set>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "user/collector/event_view.h"
 #include "user/collector/followed_process.h"
 #include "user/collector/native_frames.h"
+#include "user/collector/native_unwind.h"
 #include "user/collector/sample_encoder.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
@@ -33,10 +35,12 @@ constexpr int kPollMs = 20;
 constexpr std::uint64_t kFlushEveryNs = 1'000'000'000;
 constexpr std::uint64_t kProgressEveryNs = 250'000'000;
 constexpr std::size_t kMaxDescendants = DP_MAX_PROCESSES;
+// Unwind tables are made in about a second the first time, and read from disk later.
+constexpr std::chrono::milliseconds kTablesWait{1500};
 
 // Room for two seconds of deep stacks from every CPU, so that a slow look-up loses nothing.
 std::uint64_t ring_bytes(std::uint32_t frequency_hz) {
-  constexpr std::uint64_t kDeepSample = 1536;  // some 90 frames
+  constexpr std::uint64_t kDeepSample = 2048;  // some 90 Python and 60 native frames
   std::uint64_t wanted =
       2ULL * frequency_hz * std::max(1U, std::thread::hardware_concurrency()) * kDeepSample;
   return std::bit_ceil(std::clamp<std::uint64_t>(wanted, 4 << 20, 64 << 20));
@@ -83,6 +87,7 @@ class LiveSession final : public Session {
     kernel_options.watchpoints = options_.watchpoints;
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
     ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
+    start_native_unwinding();
     start_ns_ = monotonic_ns();
     if (options_.launched) return {};  // it is still us, before its exec
     for (auto& [pid, process] : processes_) {
@@ -184,6 +189,7 @@ class LiveSession final : public Session {
       }
       process.facts().write_at_end(pid, writer);
     }
+    unmerged_ = encoder.unmerged();
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
     native.symbolize();
@@ -216,6 +222,7 @@ class LiveSession final : public Session {
   Result<void> add_child(pid_t child, pid_t parent) {
     auto [at, added] = processes_.try_emplace(child, child, parent, options_.children);
     if (!added) return {};
+    give_native_space(at->second);
     (void)at->second.discover(monotonic_ns(), *kernel_);  // it need not be Python
     return at->second.tell_kernel(*kernel_);
   }
@@ -255,6 +262,7 @@ class LiveSession final : public Session {
       // Its fork event was lost, or a sample taken just before its exit comes after it.
       if (at == processes_.end()) at = processes_.try_emplace(pid, pid, 0, options_.children).first;
       encoder_->encode(*view, at->second);
+      look_for_code(view->sample, at->second);
       return;
     }
     if (header->kind == DP_EVENT_PHASE) {
@@ -301,6 +309,7 @@ class LiveSession final : public Session {
       case DP_EVENT_EXEC:
         if (at != processes_.end()) {
           at->second.forget_image(event.header.time_ns);
+          give_native_space(at->second);
           // What we told the kernel side while the event was under way was of the old image.
           (void)at->second.tell_kernel(*kernel_);
           // The first exec of a command of ours is the command itself.
@@ -325,6 +334,35 @@ class LiveSession final : public Session {
     }
   }
 
+  // Tables of what the targets map are there before the first sample, if that takes no longer than a wait
+  // that nobody minds.
+  void start_native_unwinding() {
+    if (!options_.native) return;
+    native_unwind_ = NativeUnwind::start(kernel_->unwind_tables_fd(), kernel_->native_spaces_fd());
+    if (options_.launched) return;
+    for (auto& [pid, process] : processes_) give_native_space(process);
+    native_unwind_->settle(kTablesWait);
+  }
+
+  void give_native_space(FollowedProcess& process) {
+    if (!native_unwind_) return;
+    process.set_native_space(native_unwind_->space_of(process.pid()));
+    native_unwind_->look(process.native_space());
+  }
+
+  // A native stack was cut where the kernel side knows no code, or has no table for it.
+  void look_for_code(const dp_sample& sample, FollowedProcess& process) {
+    if (!native_unwind_ || (sample.native_end != DP_COUNT_NATIVE_NO_MAPPING &&
+                            sample.native_end != DP_COUNT_NATIVE_NO_TABLE))
+      return;
+    // A child that was forked has mapped something of its own.
+    if (process.native_space() && process.native_space()->pid != process.pid()) {
+      process.set_native_space(native_unwind_->space_of(process.pid()));
+      (void)process.tell_kernel(*kernel_);
+    }
+    native_unwind_->look(process.native_space());
+  }
+
   bool is_target(pid_t pid) const {
     return std::find(options_.targets.begin(), options_.targets.end(), pid) !=
            options_.targets.end();
@@ -344,6 +382,8 @@ class LiveSession final : public Session {
     for (auto& [pid, process] : processes_)
       if (std::string problem = process.take_problem(); !problem.empty() && is_target(pid))
         note(problem);
+    if (native_unwind_)
+      if (std::string problem = native_unwind_->take_problem(); !problem.empty()) note(problem);
   }
 
   bool reason_to_stop(std::uint64_t now, const Result<void>& written) {
@@ -404,6 +444,7 @@ class LiveSession final : public Session {
     counters[DP_COUNT_EDGE_LOST] = lost_edges_;
     counters[DP_COUNT_UNREADABLE_CODE] = unreadable_codes_;
     counters[DP_COUNT_MALFORMED_EVENT] = malformed_;
+    counters[DP_COUNT_UNMERGED] = unmerged_;
     for (std::size_t i = 0; i < counters.size(); i++)
       if (counters[i]) trailer_.counters[kNames[i]] = counters[i];
     trailer_.end_ns = end;
@@ -414,6 +455,7 @@ class LiveSession final : public Session {
   bool awaited_exec_;
   bool dropped_all_ = false;
   std::unique_ptr<KernelSide> kernel_;
+  std::unique_ptr<NativeUnwind> native_unwind_;  // writes maps of kernel_
   SamplingEvents events_;
   std::map<pid_t, FollowedProcess> processes_;
   std::map<pid_t, UniqueFd> pidfds_;
@@ -424,6 +466,7 @@ class LiveSession final : public Session {
   std::uint64_t malformed_ = 0;
   std::uint64_t unreadable_codes_ = 0;
   std::uint64_t lost_edges_ = 0;
+  std::uint64_t unmerged_ = 0;
   Trailer trailer_;
   RecordingWriter* writer_ = nullptr;
   SampleEncoder* encoder_ = nullptr;

@@ -23,6 +23,7 @@ struct SessionOptions {
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
   bool watchpoints = true;  // hardware ones, where they can be had
+  bool native = true;       // native and kernel frames too
   bool launched = false;    // the target is a command of ours that has not begun yet
 };
 

@@ -77,6 +77,7 @@ class LayoutReader {
   Result<ElfLayout> read() {
     ASSIGN_OR_RETURN(header_, read_header(file_));
     layout_.fixed_address = header_.e_type == ET_EXEC;
+    layout_.entry = header_.e_entry;
     TRY(read_segments());
     if (!layout_.code_base()) return error("has no executable segment");
     read_sections();

@@ -32,6 +32,7 @@ struct ElfSection {
 
 struct ElfLayout {
   bool fixed_address = false;        // ET_EXEC: loaded where its addresses say
+  std::uint64_t entry = 0;           // where a program begins; 0: nowhere
   std::vector<ElfSegment> segments;  // PT_LOAD, in the order of the file
   std::string build_id;              // lower-case hex, "" when there is none
   ElfSection eh_frame;               // .eh_frame, by section or by PT_GNU_EH_FRAME

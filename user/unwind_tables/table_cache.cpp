@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kMagic[8] = {'D', 'P', 'U', 'N', 'W', 'I', 'N', 'D'};
 // Grows whenever the rows, the header or what we make of the same file changes.
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::string_view kExtension = ".dpu";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::time_t kTemporaryLife = 3600;  // seconds; its writer is long gone

@@ -148,6 +148,7 @@ std::uint64_t UnwindInput::fingerprint(std::uint64_t seed) const {
     add(segment.memory_size);
     add(segment.executable ? 1 : 0);
   }
+  add(layout.entry);
   for (const ElfSection* section : {&layout.plt, &layout.plt_got, &layout.plt_sec}) {
     add_section(*section);
   }

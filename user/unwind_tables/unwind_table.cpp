@@ -213,11 +213,32 @@ class TableBuilder final : private CfiProgram::Sink {
     }
     table.rows = rows_.take();
     if (table.rows.empty()) return error("has no unwind information");
+    cover_entry(table.rows);
     stats_.cies = static_cast<std::uint32_t>(index_.cies.size());
     stats_.skipped = index_.skipped;
     for (const dp_unwind_row& row : table.rows) count_row(row.rule);
     table.stats = stats_;
     return table;
+  }
+
+  // The first instructions of the dynamic loader are assembly that says nothing of itself, and a
+  // process spends its first milliseconds above them. Nothing called them.
+  void cover_entry(std::vector<dp_unwind_row>& rows) const {
+    constexpr std::uint32_t kEntryBytes = 64;  // 61 in glibc 2.36
+    const std::uint64_t entry = input_.layout.entry;
+    if (entry < base_ || entry - base_ > UINT32_MAX - kEntryBytes ||
+        !input_.layout.is_code(entry, entry + 1) || rows.size() + 2 > options_.max_rows)
+      return;
+    const auto pc = static_cast<std::uint32_t>(entry - base_);
+    auto next = std::upper_bound(
+        rows.begin(), rows.end(), pc,
+        [](std::uint32_t wanted, const dp_unwind_row& row) { return wanted < row.pc; });
+    if (next == rows.begin() || next == rows.end()) return;
+    if (std::prev(next)->rule != DP_CFA_NONE || next->rule == DP_CFA_OUTERMOST) return;
+    if (next->pc - pc > kEntryBytes) next = rows.insert(next, {pc + kEntryBytes, DP_CFA_NONE});
+    if (std::prev(next)->pc == pc) next = rows.erase(std::prev(next));
+    if (next == rows.begin() || std::prev(next)->rule != DP_CFA_OUTERMOST)
+      rows.insert(next, {pc, DP_CFA_OUTERMOST});
   }
 
   void count_row(std::uint32_t rule) {

@@ -1,0 +1,46 @@
+#include "user/collector/eval_ranges.h"
+
+#include <algorithm>
+
+#include "symbolizer/symbols/elf_symbols.h"
+#include "user/target/process.h"
+
+namespace dynprof {
+
+EvalRanges::EvalRanges(std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges)
+    : ranges_(std::move(ranges)) {
+  std::sort(ranges_.begin(), ranges_.end());
+}
+
+bool EvalRanges::contains(std::uint64_t address) const {
+  return std::any_of(ranges_.begin(), ranges_.end(), [&](const auto& range) {
+    return address >= range.first && address < range.second;
+  });
+}
+
+EvalRanges EvalRanges::find(pid_t pid, const std::string& image_path) {
+  auto mappings = read_mappings(pid);
+  if (!mappings) return {};
+  std::vector<ElfSymbols::Range> parts;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  for (const Mapping& mapping : *mappings) {
+    if (!mapping.executable || mapping.path != image_path) continue;
+    if (parts.empty()) {
+      auto file = open_mapped_file(pid, mapping);
+      auto symbols = file ? ElfSymbols::read(file->get()) : Result<ElfSymbols>(file.error());
+      if (!symbols) return {};
+      parts = symbols->parts_of("_PyEval_EvalFrameDefault");
+    }
+    const std::uint64_t mapped_end = mapping.offset + (mapping.end - mapping.start);
+    for (const ElfSymbols::Range& part : parts) {
+      const std::uint64_t begin = std::max(part.begin, mapping.offset);
+      const std::uint64_t end = std::min(part.end, mapped_end);
+      if (begin >= end) continue;
+      ranges.emplace_back(mapping.start + (begin - mapping.offset),
+                          mapping.start + (end - mapping.offset));
+    }
+  }
+  return EvalRanges(std::move(ranges));
+}
+
+}  // namespace dynprof

@@ -1,0 +1,84 @@
+// The thread behind NativeUnwind: owns the tables and what is published of each address space. All
+// members are its own; commands come through NativeUnwind's queue.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "user/collector/native_maps.h"
+#include "user/collector/native_unwind.h"
+#include "user/unwind_tables/mappings.h"
+#include "user/unwind_tables/table_pool.h"
+
+namespace dynprof {
+
+class NativeWorker {
+ public:
+  NativeWorker(NativeMaps maps, unsigned threads, TableCache* cache)
+      : maps_(std::move(maps)), pool_(threads, cache) {}
+
+  // Slots for spaces that can be published at once.
+  void make_ready(std::span<const std::uint32_t> slots);
+
+  // Reads the mappings of a space and publishes what changed. When they are to be read again at the
+  // earliest, as a distance in ns.
+  std::uint64_t look(NativeSpace& space);
+  void drop(std::uint32_t slot);
+  // Publishes tables that are ready.
+  void take_tables();
+  // Drops tables that nobody has used for a while: the next compiler started maps the same files.
+  void forget_idle();
+
+  int ready_fd() const { return pool_.ready_fd(); }
+  bool idle() const { return pool_.pending() == 0; }
+  std::string take_problem();
+
+ private:
+  // All tables together; a CUDA torch process has some 4 M rows, 32 MB.
+  static constexpr std::size_t kMaxTableBytes = std::size_t{512} << 20;
+  static constexpr std::size_t kMaxBatchBytes = std::size_t{64} << 20;
+  static constexpr std::uint64_t kKeepIdleNs = 30'000'000'000;
+  static constexpr std::uint64_t kSoonNs = 3'000'000;
+  static constexpr std::uint64_t kSlowestNs = 1'000'000'000;
+
+  struct Table {
+    std::uint32_t slot = 0;
+    std::uint32_t serial = 0;
+    std::uint32_t spaces = 0;  // that use it
+    std::uint64_t idle_since_ns = 0;
+    std::size_t bytes = 0;
+  };
+  struct Published {
+    std::vector<dp_native_mapping> mappings;
+    std::set<std::string> tables;  // keys
+    std::uint64_t backoff_ns = kSoonNs;
+  };
+
+  dp_native_mapping entry_for(pid_t pid, const CodeMapping& code, Published& into);
+  Table* table_for(pid_t pid, const CodeMapping& code);
+  bool request(pid_t pid, const CodeMapping& code, std::uint64_t id);
+  void release(const std::string& key);
+  using Tables = std::map<std::string, Table>;
+  void problem(std::string sentence);
+
+  NativeMaps maps_;
+  CodeFiles files_;
+  TablePool pool_;
+  Tables tables_;                                   // by CodeFile::key
+  std::map<std::uint64_t, std::string> requested_;  // by request id, its serial
+  std::map<std::uint32_t, Published> spaces_;       // by slot
+  std::vector<std::uint32_t> free_slots_;
+  std::uint32_t next_slot_ = 1;
+  std::uint32_t next_serial_ = 1;
+  std::uint64_t next_content_ = 1;
+  std::size_t bytes_ = 0;
+  std::set<std::string> told_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace dynprof
