@@ -32,6 +32,8 @@
 /* Slots of the per-CPU direct-mapped cache of code objects already announced (a power of two). */
 #define DP_CODE_CACHE_SLOTS 2048
 #define DP_MAX_CPUS 1024
+/* GPU launches whose stacks may be under way on one CPU: a probe may be preempted by another. */
+#define DP_GPU_LAUNCH_SLOTS 4
 
 /* One read per interpreter frame and one per code object; see struct dp_python_layout. */
 #define DP_PAGE_BYTES 4096

@@ -155,6 +155,10 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
       return rows(tables_.edges, edge_gaps_);
     case ChunkKind::kFacts:
       return rows(tables_.facts, fact_gaps_);
+    case ChunkKind::kGpuLaunches:
+      return rows(tables_.gpu_launches, launch_gaps_);
+    case ChunkKind::kGpuRecords:
+      return rows(tables_.gpu_records, record_gaps_);
     default:
       return;
   }
@@ -343,6 +347,20 @@ void TableBuilder::finish_others(Damage& damage) {
   }
 }
 
+void TableBuilder::finish_gpu(Damage& damage) {
+  // A launch keeps its correlation id whatever else is lost, so that what it started has its call.
+  std::erase_if(tables_.gpu_launches, [&](GpuLaunch& launch) {
+    if (launch.stack >= tables_.stacks.size()) launch.stack = lost_stack();
+    if (launch.context >= tables_.contexts.size()) launch.context = lost_context();
+    return launch.thread >= tables_.threads.size();
+  });
+  std::stable_sort(tables_.gpu_launches.begin(), tables_.gpu_launches.end(),
+                   [](const GpuLaunch& a, const GpuLaunch& b) { return a.time_ns < b.time_ns; });
+  for (GpuRecord& row : tables_.gpu_records) {
+    if (mend_string(row.record.name)) ++damage.lost_entries[ChunkKind::kStrings];
+  }
+}
+
 void TableBuilder::drop_lost_lists(Damage& damage) {
   // Nothing refers to an edge or a fact: lost ones go, and so do those whose thread or text is gone.
   auto drop = [](auto& rows, const Gaps& gaps) {
@@ -352,6 +370,9 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   };
   drop(tables_.edges, edge_gaps_);
   drop(tables_.facts, fact_gaps_);
+  drop(tables_.gpu_launches, launch_gaps_);
+  drop(tables_.gpu_records, record_gaps_);
+  finish_gpu(damage);
   std::erase_if(tables_.edges, [&](SpanEdge& edge) {
     if (mend_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
     if (edge.code >= tables_.codes.size()) edge.code = lost_code();

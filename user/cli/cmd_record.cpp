@@ -87,6 +87,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.max_bytes = options.max_bytes;
   session_options.event = options.event;
   session_options.children = options.children;
+  session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;
   hooks.progress = [&](const SessionStatus& status) { terminal.progress(progress_text(status)); };

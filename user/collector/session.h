@@ -12,6 +12,7 @@
 #include "symbolizer/recording/writer.h"
 #include "user/collector/kernel_side.h"
 #include "user/collector/perf_event.h"
+#include "user/gpu/gpu_options.h"
 
 namespace dynprof {
 
@@ -22,6 +23,7 @@ struct SessionOptions {
   std::uint64_t max_bytes = 0;
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
+  GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
 };
 
