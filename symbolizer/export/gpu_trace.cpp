@@ -3,24 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <unordered_map>
 
 #include "symbolizer/export/display.h"
 #include "symbolizer/export/gpu_occupancy.h"
+#include "symbolizer/export/gpu_rows.h"
 #include "symbolizer/export/trace_file.h"
 #include "symbolizer/symbols/elf_symbols.h"
 
 namespace dynprof {
 namespace {
 
-// Kineto's: behind all processes of the host. Its GPU 0 to 15 are pid 0 to 15.
-constexpr std::int64_t kSortBase = 5'000'000;
-// Devices of a second process get rows of their own.
-constexpr std::int32_t kDevicesPerProcess = 64;
-constexpr std::int64_t kSyncRowBase = 1'000'000;
 constexpr std::size_t kMaxMangled = 8192;
 
 const char* copy_kind(std::uint32_t kind) {
@@ -40,83 +34,6 @@ const char* sync_kind(std::uint32_t type) {
   static constexpr const char* kNames[] = {"Unknown", "Event Sync", "Stream Wait Event",
                                            "Stream Sync", "Context Sync"};
   return type < std::size(kNames) ? kNames[type] : "Unknown";
-}
-
-// Which rows there are, and what Kineto calls them.
-class GpuRows {
- public:
-  explicit GpuRows(const TraceShared& shared) {
-    add_process(shared.attribution.main_pid());
-    for (const GpuItem& item : shared.gpu.items()) {
-      const dynprof_gpu_record& record = item.row->record;
-      add_process(item.row->pid);
-      if (record.device < kDevicesPerProcess)
-        device_of_context_.try_emplace({item.row->pid, record.context}, record.device);
-    }
-    for (const GpuItem& item : shared.gpu.items())
-      if (auto row = find(*item.row)) rows_.insert({row->pid, row->tid});
-  }
-
-  struct Place {
-    std::int32_t pid;
-    std::int64_t tid;
-    std::uint32_t device;
-  };
-  // Nothing where the device is not known: the wait of a call that waits for all.
-  std::optional<Place> find(const GpuRecord& row) const {
-    const dynprof_gpu_record& record = row.record;
-    std::uint32_t device = record.device;
-    std::int64_t tid = record.stream;
-    if (record.kind == DYNPROF_GPU_SYNC) {
-      auto known = device_of_context_.find({row.pid, record.context});
-      if (known == device_of_context_.end() || record.stream == ~0u) return std::nullopt;
-      device = known->second;
-      tid += kSyncRowBase;
-    }
-    if (device >= kDevicesPerProcess) return std::nullopt;
-    return Place{static_cast<std::int32_t>(device) + process_offset(row.pid), tid, device};
-  }
-  // Correlation ids are a process's own; arrows of several must not mix.
-  std::uint64_t flow_id(std::int32_t pid, std::uint32_t correlation) const {
-    return static_cast<std::uint64_t>(number(pid)) << 32 | correlation;
-  }
-  const std::set<std::pair<std::int32_t, std::int64_t>>& rows() const { return rows_; }
-  std::int32_t process_of(std::int32_t gpu_pid) const {
-    for (auto [pid, at] : processes_)
-      if (at == gpu_pid / kDevicesPerProcess) return pid;
-    return 0;
-  }
-
- private:
-  void add_process(std::int32_t pid) {
-    processes_.try_emplace(pid, static_cast<std::int32_t>(processes_.size()));
-  }
-  std::int32_t number(std::int32_t pid) const {
-    auto at = processes_.find(pid);
-    return at == processes_.end() ? 0 : at->second;
-  }
-  std::int32_t process_offset(std::int32_t pid) const { return kDevicesPerProcess * number(pid); }
-
-  std::map<std::int32_t, std::int32_t> processes_;
-  std::map<std::pair<std::int32_t, std::uint32_t>, std::uint32_t> device_of_context_;
-  std::set<std::pair<std::int32_t, std::int64_t>> rows_;
-};
-
-template <class Value>
-void metadata(JsonWriter& json, const char* name, std::int32_t pid, std::int64_t tid,
-              const char* argument, const Value& value) {
-  json.line_break();
-  json.begin_object();
-  json.field("ph", "M");
-  json.field("name", name);
-  json.field("pid", pid);
-  json.field("tid", tid);
-  json.field("ts", 0);
-  json.key("args");
-  json.begin_object();
-  json.field(argument, value);
-  json.end_object();
-  json.end_object();
 }
 
 // Three decimals, as a fraction that no reader rounds away.
@@ -373,33 +290,6 @@ void write_device_properties(JsonWriter& json, const GpuWork& gpu) {
     json.end_object();
   }
   json.end_array();
-}
-
-void write_gpu_rows(TraceShared& shared, TraceFile& file) {
-  if (shared.gpu.items().empty()) return;
-  JsonWriter& json = file.json();
-  const GpuRows rows(shared);
-  std::set<std::int32_t> named;
-  for (const auto& [pid, tid] : rows.rows()) {
-    if (named.insert(pid).second) {
-      const std::int32_t device = pid % kDevicesPerProcess;
-      const std::int32_t process = rows.process_of(pid);
-      std::string_view comm;
-      for (const Process& one : shared.tables.processes)
-        if (one.pid == process) comm = shared.tables.strings[one.comm];
-      std::string label = "GPU " + std::to_string(device);
-      if (pid >= kDevicesPerProcess) label += " (pid " + std::to_string(process) + ')';
-      metadata(json, "process_name", pid, 0, "name",
-               comm.empty() ? "process " + std::to_string(process) : cap_text(comm));
-      metadata(json, "process_labels", pid, 0, "labels", label);
-      metadata(json, "process_sort_index", pid, 0, "sort_index", kSortBase + pid);
-    }
-    const bool sync = tid >= kSyncRowBase;
-    std::string name =
-        "stream " + std::to_string(sync ? tid - kSyncRowBase : tid) + (sync ? " (sync)" : " ");
-    metadata(json, "thread_name", pid, tid, "name", name);
-    metadata(json, "thread_sort_index", pid, tid, "sort_index", tid);
-  }
 }
 
 void write_gpu_slices(TraceShared& shared, TraceFile& file) {

@@ -1,0 +1,37 @@
+#include "symbolizer/report/user_frames.h"
+
+#include <string_view>
+
+namespace dynprof {
+namespace {
+
+// Code that came with Python or was installed, or that torch made: not what a user would change.
+bool is_user_file(std::string_view file) {
+  if (file.empty() || file.front() == '<') return false;
+  for (std::string_view part :
+       {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_", "/torch/_",
+        "/torch/nn/", "/torch/fx/", "/torch/utils/", "/torch/autograd/", "/torch/optim/"}) {
+    if (file.find(part) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames) {
+  std::vector<bool> is_user(frames.size(), false);
+  for (FrameId id = 0; id < frames.size(); ++id) {
+    is_user[id] = frames[id].kind == FrameKind::kPython &&
+                  frames[id].unreadable == Unreadable::kNo && is_user_file(frames[id].file);
+  }
+  std::vector<FrameId> innermost(tables.stacks.size(), 0);
+  for (StackId id = 1; id < tables.stacks.size(); ++id) {
+    const StackNode& node = tables.stacks[id];
+    innermost[id] = is_user[node.frame] ? node.frame
+                    : node.caller < id  ? innermost[node.caller]
+                                        : 0;
+  }
+  return innermost;
+}
+
+}  // namespace dynprof
