@@ -6,7 +6,7 @@ FAKES is the folder of the fake libraries. --torch: imports torch, and defines c
 (`train`). --late: CUDA is not initialised before `init`. Prints `ready <pid>`; the n-th line is
 answered by `did n VERB`:
 
-    init | launch N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
+    init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit
 
 `train` runs two compiled functions, forward and backward, whose custom ops launch kernels named
@@ -48,7 +48,7 @@ class Cuda:
 
     def init(self):
         self.driver.cuInit(0)
-        self.driver.fake_cuda_log(1)
+        self.driver.fake_cuda_log("FAKE_CUDA_NO_LOG" not in os.environ)
 
     def subscribe(self):
         """Another CUPTI client, as Nsight or torch.profiler is."""
@@ -79,6 +79,13 @@ def launch_outer(cuda, count):
 
 def launch_inner(cuda):
     cuda.launch("_Z5plainPf")
+
+
+def launch_deep(cuda, depth, count):
+    if depth > 0:
+        launch_deep(cuda, depth - 1, count)
+    else:
+        launch_outer(cuda, count)
 
 
 def launch_on_threads(cuda, threads, count):
@@ -154,6 +161,8 @@ def main():
             launch_outer(cuda, int(words[0]))
         elif verb == "threads":
             launch_on_threads(cuda, int(words[0]), int(words[1]))
+        elif verb == "deep":
+            launch_deep(cuda, int(words[0]), int(words[1]))
         elif verb == "graph":
             graph = Graph(9, int(words[1]), ctypes.pointer(cuda.function("_Z4nodePf")))
             for _ in range(int(words[0])):

@@ -4,6 +4,7 @@ probes on CUDA itself, held against the fake driver's own log."""
 import json
 import os
 import signal
+import subprocess
 import time
 from collections import Counter, defaultdict
 
@@ -225,6 +226,54 @@ def test_without_the_library_each_launch_is_seen_once(dynprof, spawn, tmp_path, 
     check_trace(tmp_path / "out")
     report = (tmp_path / "out" / "report.txt").read_text()
     assert "49 CUDA calls were seen without" in report and "not known" in report
+
+
+REAL = r"""
+#include <cuda_runtime.h>
+#include <stdio.h>
+__global__ void plain(float* x) { *x = 1; }
+int main() {
+  char line[64];
+  int error = 0;
+  while (fgets(line, sizeof line, stdin)) {
+    for (int i = 0; i < 20; ++i) plain<<<1, 32>>>(nullptr);
+    error = cudaGetLastError();
+    cudaMemsetAsync(nullptr, 0, 4, 0);
+  }
+  return error;
+}
+"""
+
+
+def test_the_real_runtime_without_a_gpu(dynprof, tmp_path):
+    """NVIDIA's own libcudart: the launches fail without a driver, and are seen all the same."""
+    nvcc = gpu.CUDA / "bin" / "nvcc"
+    if not nvcc.exists():
+        gpu.unavailable(f"no {nvcc}")
+    source, program, orders = tmp_path / "real.cu", tmp_path / "real", tmp_path / "orders"
+    source.write_text(REAL)
+    subprocess.run(
+        [nvcc, "-cudart", "shared", "-o", program, source, "-Xlinker", f"-rpath={gpu.CUDA}/lib64"],
+        check=True,
+        timeout=300,
+    )
+    os.mkfifo(orders)
+    run = dynprof.start(
+        "record", "-o", tmp_path / "out", "--", "sh", "-c", f"exec {program} < {orders}"
+    )
+    with open(orders, "w") as to_job:
+        run.wait_for_err("calls into libcudart are recorded")
+        to_job.write("go\n")
+    done = run.wait()
+    if done.rc == 0:
+        gpu.unavailable("there is a GPU: the launches succeed")
+    assert done.rc == 35, done  # cudaErrorInsufficientDriver
+    dump = GpuDump(tmp_path / "out")
+    assert Counter(call.name for call in dump.calls) == {
+        "cudaLaunchKernel": 20,
+        "cudaMemsetAsync": 1,
+    }
+    assert all(call.bare for call in dump.calls) and dump.lost() == {}
 
 
 @pytest.mark.parametrize("per_second", [50_000])

@@ -17,9 +17,8 @@ constexpr unsigned kSoonLooks = 50;
 // In a process that was forked the library is mapped, but its thread is not there.
 bool library_runs(pid_t pid) {
   auto threads = list_threads(pid);
-  return threads && std::any_of(threads->begin(), threads->end(), [&](pid_t tid) {
-           return read_comm(pid, tid) == "dynprof-gpu";
-         });
+  return threads && std::any_of(threads->begin(), threads->end(),
+                                [&](pid_t tid) { return read_comm(pid, tid) == "dynprof-gpu"; });
 }
 
 CudaMappings cuda_of(pid_t pid) {
@@ -84,6 +83,8 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
         fmt::format("process {} uses CUDA without libdynprof_cupti.so: its launches are recorded, "
                     "how long they run on the GPU is not known",
                     pid));
+  if (tier == GpuTier::kRuntime)
+    note_(fmt::format("process {}: calls into libcudart are recorded until it has a driver", pid));
 }
 
 bool GpuCollector::probes_settled(pid_t pid) {
