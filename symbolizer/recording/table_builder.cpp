@@ -156,8 +156,10 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
     case ChunkKind::kFacts:
       return rows(tables_.facts, fact_gaps_);
     case ChunkKind::kGpuLaunches:
+      if (!admit_gpu_rows(header, sizeof(GpuLaunch), kSmallestLaunchBytes, damage)) return;
       return rows(tables_.gpu_launches, launch_gaps_);
     case ChunkKind::kGpuRecords:
+      if (!admit_gpu_rows(header, sizeof(GpuRecord), kSmallestRecordBytes, damage)) return;
       return rows(tables_.gpu_records, record_gaps_);
     default:
       return;
@@ -344,20 +346,6 @@ void TableBuilder::finish_others(Damage& damage) {
   }
   for (Thread& thread : tables_.threads) {
     if (mend_string(thread.comm)) ++damage.lost_entries[ChunkKind::kStrings];
-  }
-}
-
-void TableBuilder::finish_gpu(Damage& damage) {
-  // A launch keeps its correlation id whatever else is lost, so that what it started has its call.
-  std::erase_if(tables_.gpu_launches, [&](GpuLaunch& launch) {
-    if (launch.stack >= tables_.stacks.size()) launch.stack = lost_stack();
-    if (launch.context >= tables_.contexts.size()) launch.context = lost_context();
-    return launch.thread >= tables_.threads.size();
-  });
-  std::stable_sort(tables_.gpu_launches.begin(), tables_.gpu_launches.end(),
-                   [](const GpuLaunch& a, const GpuLaunch& b) { return a.time_ns < b.time_ns; });
-  for (GpuRecord& row : tables_.gpu_records) {
-    if (mend_string(row.record.name)) ++damage.lost_entries[ChunkKind::kStrings];
   }
 }
 

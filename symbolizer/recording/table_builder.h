@@ -70,6 +70,8 @@ class TableBuilder {
   void finish_others(Damage& damage);
   void drop_lost_lists(Damage& damage);
   void finish_gpu(Damage& damage);
+  bool admit_gpu_rows(const ChunkHeader& header, std::size_t row_bytes, std::uint32_t smallest,
+                      Damage& damage);
   // An undefined string becomes "<lost>"; true if it was one.
   bool mend_string(StringId& id);
 

@@ -71,27 +71,26 @@ def with_uprobes(launches):
 def recorded(library):
     """By dynprof-bpf, from a Python job: `depth` Python frames lie under each launch."""
 
-    def run(launches, depth):
+    def run(launches, depth, folder):
         environment = {"CUDA_INJECTION64_PATH": str(gpu.LIBRARY) if library else "none"}
         job = support.spawn(
             [sys.executable, HERE.parent / "programs" / "gpu_job.py", gpu.FAKES],
             env={**environment, **{k: str(v) for k, v in ENVIRONMENT.items()}},
         )
-        with tempfile.TemporaryDirectory() as folder:
-            recorder = support.Dynprof(folder)
-            try:
-                costs = [job_cost(job, launches, depth)]
-                out = Path(folder) / "out"
-                session = recorder.start("record", "--pid", job.pid, "--no-svg", "-o", out)
-                session.wait_for_err("is traced" if library else "uses CUDA without")
-                costs.append(job_cost(job, launches, depth))
-                session.interrupt()
-                session.wait()
-                lost = json.loads((out / "compiles.json").read_text())["lost"]
-                costs.append(sum(n for name, n in lost.items() if name.startswith("gpu_")))
-            finally:
-                recorder.close()
-                job.kill()
+        recorder = support.Dynprof(folder)
+        out = Path(tempfile.mkdtemp(dir=folder)) / "out"
+        try:
+            costs = [job_cost(job, launches, depth)]
+            session = recorder.start("record", "--pid", job.pid, "--no-svg", "-o", out)
+            session.wait_for_err("is traced" if library else "uses CUDA without")
+            costs.append(job_cost(job, launches, depth))
+            session.interrupt()
+            session.wait()
+            lost = json.loads((out / "compiles.json").read_text())["lost"]
+            costs.append(sum(n for name, n in lost.items() if name.startswith("gpu_")))
+        finally:
+            recorder.close()
+            job.kill()
         return costs
 
     return run
@@ -107,11 +106,11 @@ def job_cost(job, launches, depth):
     return (int(schedstat.read_text().split()[0]) - before) / launches
 
 
-def print_recorded(rounds, launches):
+def print_recorded(rounds, launches, folder):
     print(f"\n{'recorded, Python job':34}{'not':>8}{'recorded':>10}{'added':>8}{'lost':>8}")
     for name, library in (("by the library", True), ("by probes on libcuda", False)):
         for depth in (5, 50):
-            rows = [recorded(library)(launches, depth) for _ in range(rounds)]
+            rows = [recorded(library)(launches, depth, folder) for _ in range(rounds)]
             without, with_, lost = (statistics.median(column) for column in zip(*rows))
             text = f"{name}, {depth} frames"
             print(f"{text:34}{without:8.0f}{with_:10.0f}{with_ - without:8.0f}{lost:8.0f}")
@@ -169,7 +168,8 @@ def main():
             f"{min(values):9.0f}{lost[name]:8}"
         )
     if os.geteuid() == 0:
-        print_recorded(3, 50_000)
+        with tempfile.TemporaryDirectory() as folder:
+            print_recorded(3, 50_000, folder)
     print(f"idle thread: {idle_cpu(5) * 100:.3f} % of a CPU")
 
 

@@ -88,6 +88,29 @@ TEST(RecordingGpu, TheExampleHasThem) {
   EXPECT_EQ(tables.gpu_records[2].record.end_ns - tables.gpu_records[2].record.start_ns, 800u);
 }
 
+// As long recordings of a training loop are: hundreds of times smaller in the file than in memory.
+TEST(RecordingGpu, MillionsOfEqualKernelsFitTheReadersMemory) {
+  UniqueFd file = memory_file();
+  UniqueFd copy(::dup(file.get()));
+  auto writer = RecordingWriter::create(std::move(file), example_meta());
+  ASSERT_TRUE(writer.has_value());
+  GpuRecord row{.pid = 1};
+  row.record.kind = DYNPROF_GPU_KERNEL;
+  constexpr std::uint32_t kRows = 1'000'000;
+  for (std::uint32_t i = 0; i < kRows; ++i) {
+    row.record.correlation = i / 1000;
+    row.record.start_ns += 100;
+    row.record.end_ns = row.record.start_ns + 100;
+    (*writer)->gpu_record(row);
+  }
+  ASSERT_TRUE((*writer)->finish({}).has_value());
+  auto recording = recording::open_fd(std::move(copy), "test.dynprof");
+  ASSERT_TRUE(recording.has_value());
+  EXPECT_THAT((*recording)->damage(), IsEmpty());
+  ASSERT_EQ((*recording)->tables().gpu_records.size(), kRows);
+  EXPECT_EQ((*recording)->tables().gpu_records.back(), row);
+}
+
 TEST(RecordingGpu, KindsAndFlagsThatDoNotExistAreDamage) {
   for (std::uint8_t kind : {0, 7, 255}) {
     GpuRecord row;
