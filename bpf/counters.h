@@ -49,7 +49,14 @@
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
   DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \
   DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")               \
-  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts did not fit together")
+  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts did not fit together")    \
+  /* the GPU: the first three by the kernel side, the others by the library in the target */       \
+  DP_COUNTER(GPU_LAUNCH_LOST, "gpu_launch_lost", "GPU launches without a stack, ring buffer full") \
+  DP_COUNTER(GPU_RECORD_LOST, "gpu_record_lost", "GPU records lost, ring buffer full")             \
+  DP_COUNTER(GPU_NAME_LOST, "gpu_name_lost", "names of kernels lost, ring buffer full")            \
+  DP_COUNTER(GPU_TARGET_LOST, "gpu_target_lost", "GPU records lost inside the target")             \
+  DP_COUNTER(GPU_RATE_CAPPED, "gpu_rate_capped", "GPU calls left out by the rate cap")             \
+  DP_COUNTER(GPU_IMPLAUSIBLE, "gpu_implausible", "GPU records whose times made no sense")
 
 enum dp_counter {
 #define DP_COUNTER_ID(id, name, sentence) DP_COUNT_##id,

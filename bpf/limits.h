@@ -44,6 +44,8 @@
 #define DP_SPACE_SEARCH_STEPS 13
 /* Slots of the per-CPU direct-mapped memory of rules found (a power of two). */
 #define DP_RULE_CACHE_SLOTS 4096
+/* GPU launches whose stacks may be under way on one CPU: a probe may be preempted by another. */
+#define DP_GPU_LAUNCH_SLOTS 4
 
 /* One read per interpreter frame and one per code object; see struct dp_python_layout. */
 #define DP_PAGE_BYTES 4096

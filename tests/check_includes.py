@@ -13,9 +13,9 @@ GENERATED = re.compile(r"[a-z_0-9]+\.skel\.h|version\.h")
 
 # part -> what it may include: a folder, or a single header.
 ALLOWED = {
-    "bpf": ("bpf/",),
-    "symbolizer": ("symbolizer/", "bpf/events.h"),
-    "user": ("user/", "symbolizer/", "bpf/"),
+    "bpf": ("bpf/", "cupti/wire.h"),
+    "symbolizer": ("symbolizer/", "bpf/events.h", "cupti/wire.h", "cupti/calls_table.h"),
+    "user": ("user/", "symbolizer/", "bpf/", "cupti/wire.h"),
     "cupti": ("cupti/",),
 }
 SEES_GENERATED = {"user"}

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "symbolizer/export/exact_trace.h"
+#include "symbolizer/export/gpu_trace.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/trace_file.h"
 #include "symbolizer/profile/timeline.h"
@@ -72,6 +73,7 @@ class Trace {
       drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_);
     }
     file_.begin(rows);
+    if (whole_) write_gpu_rows(shared, file_);
   }
 
   void add(const AttributedSample& at) {
@@ -88,6 +90,7 @@ class Trace {
       if (row) row->close();
     }
     exact_.write(file_);
+    if (whole_) write_gpu_slices(shared_, file_);
     return file_.finish();
   }
 

@@ -13,6 +13,7 @@
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/gpu_json.h"
 
 namespace dynprof {
 namespace {
@@ -285,6 +286,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
+  if (Json gpu = gpu_json(attribution); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

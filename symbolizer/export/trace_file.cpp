@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "symbolizer/export/display.h"
+#include "symbolizer/export/gpu_trace.h"
 
 namespace dynprof {
 namespace {
@@ -54,7 +55,8 @@ TraceShared::TraceShared(const Attribution& from)
       index(tables),
       texts(from.frames(), index),
       period_ns(drawing_period_ns(from.recording().meta())),
-      base_ns(from.recording().meta().start_ns) {
+      base_ns(from.recording().meta().start_ns),
+      gpu(from) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
   for (const Thread& thread : tables.threads) {
     auto [it, added] =
@@ -80,6 +82,8 @@ TraceShared::TraceShared(const Attribution& from)
       if (spans.phases[i].root != kNoSpan) of_root[spans.phases[i].root].push_back(i);
     }
   }
+  for (const GpuCall& call : gpu.calls())
+    if (call.thread != kNoThread) rows[row_of_thread[call.thread]].has_runs = true;
 }
 
 TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink)
@@ -112,6 +116,7 @@ void TraceFile::head() {
   json_.field("python", meta.python);
   json_.field("torch", meta.torch);
   json_.end_object();
+  write_device_properties(json_, shared_.gpu);
   json_.key("traceEvents");
   json_.begin_array();
 }
@@ -241,7 +246,6 @@ std::uint64_t TraceFile::relative(std::uint64_t ns) const {
   return ns > shared_.base_ns ? ns - shared_.base_ns : 0;
 }
 
-// False: nothing of it is after the start of the trace.
 bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
                             std::uint64_t begin_ns, std::uint64_t end_ns) {
   std::uint64_t begin = relative(begin_ns), end = relative(end_ns);

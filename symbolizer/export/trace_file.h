@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
+#include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/attribution/spans.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
@@ -71,6 +72,7 @@ struct TraceShared {
   FrameTexts texts;
   std::uint64_t period_ns;
   std::uint64_t base_ns;
+  GpuWork gpu;
 };
 
 class TraceFile {
@@ -89,13 +91,17 @@ class TraceFile {
             std::uint64_t time_ns);
   Result<void> finish();
 
+  // For what is drawn elsewhere (gpu_trace.h): begins a slice, which the caller ends. False: nothing of
+  // it is after the start of the trace.
+  bool slice_begin(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin_ns,
+                   std::uint64_t end_ns);
+  JsonWriter& json() { return json_; }
+
  private:
   void head();
   void processes(std::span<const TraceRow> rows);
   void threads(const TraceRow& row);
   void compile_args(CompileIndex index, const char* kind);
-  bool slice_begin(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin_ns,
-                   std::uint64_t end_ns);
   std::uint64_t relative(std::uint64_t ns) const;
   template <class Value>
   void metadata(const char* name, std::int32_t pid, std::int64_t tid, const char* argument,

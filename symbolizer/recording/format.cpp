@@ -48,6 +48,10 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "edges";
     case ChunkKind::kFacts:
       return "facts";
+    case ChunkKind::kGpuLaunches:
+      return "GPU launches";
+    case ChunkKind::kGpuRecords:
+      return "GPU records";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

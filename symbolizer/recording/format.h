@@ -37,6 +37,8 @@ enum class ChunkKind : std::uint16_t {
   kNativeNames = 13,
   kEdges = 14,
   kFacts = 15,
+  kGpuLaunches = 16,
+  kGpuRecords = 17,
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);

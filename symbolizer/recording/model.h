@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "symbolizer/recording/gpu_model.h"
+
 namespace dynprof {
 
 using StringId = std::uint32_t;
@@ -239,6 +241,8 @@ struct Tables {
   std::vector<Thread> threads;
   std::vector<SpanEdge> edges;
   std::vector<Fact> facts;
+  std::vector<GpuLaunch> gpu_launches;  // by time
+  std::vector<GpuRecord> gpu_records;   // in the order they were told
 };
 
 }  // namespace dynprof

@@ -155,6 +155,12 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
       return rows(tables_.edges, edge_gaps_);
     case ChunkKind::kFacts:
       return rows(tables_.facts, fact_gaps_);
+    case ChunkKind::kGpuLaunches:
+      if (!admit_gpu_rows(header, sizeof(GpuLaunch), kSmallestLaunchBytes, damage)) return;
+      return rows(tables_.gpu_launches, launch_gaps_);
+    case ChunkKind::kGpuRecords:
+      if (!admit_gpu_rows(header, sizeof(GpuRecord), kSmallestRecordBytes, damage)) return;
+      return rows(tables_.gpu_records, record_gaps_);
     default:
       return;
   }
@@ -352,6 +358,9 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   };
   drop(tables_.edges, edge_gaps_);
   drop(tables_.facts, fact_gaps_);
+  drop(tables_.gpu_launches, launch_gaps_);
+  drop(tables_.gpu_records, record_gaps_);
+  finish_gpu(damage);
   std::erase_if(tables_.edges, [&](SpanEdge& edge) {
     if (mend_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
     if (edge.code >= tables_.codes.size()) edge.code = lost_code();

@@ -69,6 +69,9 @@ class TableBuilder {
   void finish_stacks(Damage& damage);
   void finish_others(Damage& damage);
   void drop_lost_lists(Damage& damage);
+  void finish_gpu(Damage& damage);
+  bool admit_gpu_rows(const ChunkHeader& header, std::size_t row_bytes, std::uint32_t smallest,
+                      Damage& damage);
   // An undefined string becomes "<lost>"; true if it was one.
   bool mend_string(StringId& id);
 
@@ -76,7 +79,7 @@ class TableBuilder {
   std::vector<std::unique_ptr<char[]>> text_;  // what the views of strings and blobs point into
   std::uint64_t memory_left_;
   Gaps string_gaps_, blob_gaps_, code_gaps_, frame_gaps_, stack_gaps_, context_gaps_, process_gaps_,
-      thread_gaps_, name_gaps_, edge_gaps_, fact_gaps_;
+      thread_gaps_, name_gaps_, edge_gaps_, fact_gaps_, launch_gaps_, record_gaps_;
   std::vector<NativeName> native_names_;         // applied to the frames by finish()
   std::vector<bool> lost_frames_, lost_stacks_;  // empty if nothing is lost
   LostIds lost_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "symbolizer/base/byte_writer.h"
+#include "symbolizer/recording/gpu_codec.h"
 #include "symbolizer/recording/model.h"
 
 namespace dynprof::recording {

@@ -206,6 +206,19 @@ class Writer final : public RecordingWriter {
     new_facts_.push_back(fact);
     entry(0, new_facts_.size());
   }
+  void gpu_launch(const GpuLaunch& launch) override {
+    DYNPROF_CHECK(launch.thread < threads_.next_id() && launch.stack < next_stack_ &&
+                  launch.context < contexts_.next_id());
+    new_launches_.push_back(launch);
+    entry(0, new_launches_.size());
+  }
+  void gpu_record(const GpuRecord& record) override {
+    DYNPROF_CHECK(record.record.kind >= DYNPROF_GPU_KERNEL &&
+                  record.record.kind <= DYNPROF_GPU_DEVICE &&
+                  record.record.name < strings_.next_id());
+    new_records_.push_back(record);
+    entry(0, new_records_.size());
+  }
 
   Result<void> flush() override {
     DYNPROF_CHECK(!finished_);
@@ -293,6 +306,8 @@ class Writer final : public RecordingWriter {
     write_list(ChunkKind::kNativeNames, new_names_, names_out_);
     write_list(ChunkKind::kEdges, new_edges_, edges_out_);
     write_list(ChunkKind::kFacts, new_facts_, facts_out_);
+    write_list(ChunkKind::kGpuLaunches, new_launches_, launches_out_);
+    write_list(ChunkKind::kGpuRecords, new_records_, records_out_);
     waiting_text_ = 0;
     bound_memory();
   }
@@ -349,12 +364,16 @@ class Writer final : public RecordingWriter {
   std::uint32_t names_out_ = 0;
   std::uint32_t edges_out_ = 0;
   std::uint32_t facts_out_ = 0;
+  std::uint32_t launches_out_ = 0;
+  std::uint32_t records_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
   std::vector<Process> new_processes_;
   std::vector<NativeName> new_names_;
   std::vector<SpanEdge> new_edges_;
   std::vector<Fact> new_facts_;
+  std::vector<GpuLaunch> new_launches_;
+  std::vector<GpuRecord> new_records_;
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

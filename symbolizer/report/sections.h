@@ -33,6 +33,7 @@ void append_compile_table(std::string& out, const Selection& selection);
 void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile);
 void append_symbol_table(std::string& out, const Selection& selection);
 void append_user_lines(std::string& out, const Selection& selection);
+void append_gpu(std::string& out, const Selection& selection);
 void append_profile_tables(std::string& out, const Selection& selection);
 
 // ---- text ------------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ library's own cost is what it adds to that.
 """
 
 import argparse
+import json
 import os
 import random
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE.parent / "runtime")]
 
 import gpu_library as gpu  # noqa: E402
+import support  # noqa: E402
 
 ENVIRONMENT = {"FAKE_CUDA_NO_LOG": 1, "FAKE_GPU_KERNEL_NS": 50}
 
@@ -63,6 +66,54 @@ def with_uprobes(launches):
     target.probes.append(gpu.Uprobe("gpu_launch", target.pid))
     target.inside.await_status(gpu.ON)
     return target, measure(target, launches)
+
+
+def recorded(library):
+    """By dynprof-bpf, from a Python job: `depth` Python frames lie under each launch."""
+
+    def run(launches, depth, folder):
+        environment = {"CUDA_INJECTION64_PATH": str(gpu.LIBRARY) if library else "none"}
+        job = support.spawn(
+            [sys.executable, HERE.parent / "programs" / "gpu_job.py", gpu.FAKES],
+            env={**environment, **{k: str(v) for k, v in ENVIRONMENT.items()}},
+        )
+        recorder = support.Dynprof(folder)
+        out = Path(tempfile.mkdtemp(dir=folder)) / "out"
+        try:
+            costs = [job_cost(job, launches, depth)]
+            session = recorder.start("record", "--pid", job.pid, "--no-svg", "-o", out)
+            session.wait_for_err("is traced" if library else "uses CUDA without")
+            costs.append(job_cost(job, launches, depth))
+            session.interrupt()
+            session.wait()
+            lost = json.loads((out / "compiles.json").read_text())["lost"]
+            costs.append(sum(n for name, n in lost.items() if name.startswith("gpu_")))
+        finally:
+            recorder.close()
+            job.kill()
+        return costs
+
+    return run
+
+
+def job_cost(job, launches, depth):
+    """CPU nanoseconds of the launching thread for a launch."""
+    schedstat = Path(f"/proc/{job.pid}/task/{job.pid}/schedstat")
+    before = int(schedstat.read_text().split()[0])
+    job.told = getattr(job, "told", 0) + 1
+    job.send(f"deep {depth} {launches}")
+    job.wait_for(rf"^did {job.told} ", 120)
+    return (int(schedstat.read_text().split()[0]) - before) / launches
+
+
+def print_recorded(rounds, launches, folder):
+    print(f"\n{'recorded, Python job':34}{'not':>8}{'recorded':>10}{'added':>8}{'lost':>8}")
+    for name, library in (("by the library", True), ("by probes on libcuda", False)):
+        for depth in (5, 50):
+            rows = [recorded(library)(launches, depth, folder) for _ in range(rounds)]
+            without, with_, lost = (statistics.median(column) for column in zip(*rows))
+            text = f"{name}, {depth} frames"
+            print(f"{text:34}{without:8.0f}{with_:10.0f}{with_ - without:8.0f}{lost:8.0f}")
 
 
 CONFIGURATIONS = {
@@ -116,6 +167,9 @@ def main():
             f"{name:26}{median:10.0f}{median - base:8.0f}{median / base:8.2f}"
             f"{min(values):9.0f}{lost[name]:8}"
         )
+    if os.geteuid() == 0:
+        with tempfile.TemporaryDirectory() as folder:
+            print_recorded(3, 50_000, folder)
     print(f"idle thread: {idle_cpu(5) * 100:.3f} % of a CPU")
 
 

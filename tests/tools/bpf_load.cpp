@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu.skel.h"
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"
@@ -83,6 +84,7 @@ int main(int argc, char** argv) {
   if (load<process_bpf>(results) != 0) failed++;
   if (load<watchpoints_bpf>(results) != 0) failed++;
   if (load<uprobes_bpf>(results) != 0) failed++;
+  if (load<gpu_bpf>(results) != 0) failed++;
   int passed = 0;
   for (const Loaded& loaded : results) {
     auto limit = budget.find(loaded.program);

@@ -137,7 +137,8 @@ TEST(RecordingDamage, EveryLostChunkIsNamed) {
     if (kind == ChunkKind::kSamples) {
       EXPECT_THAT((*recording)->damage(), Contains("6 samples are lost"));
     } else if (kind != ChunkKind::kMeta && kind != ChunkKind::kTrailer &&
-               kind != ChunkKind::kProcesses && kind != ChunkKind::kBlobs) {
+               kind != ChunkKind::kProcesses && kind != ChunkKind::kBlobs &&
+               kind != ChunkKind::kGpuLaunches && kind != ChunkKind::kGpuRecords) {
       EXPECT_THAT((*recording)->damage(), Contains(HasSubstr("that is lost")))
           << chunk_kind_text(kind);
     }
@@ -351,7 +352,8 @@ TEST(RecordingForged, CountsAndLengthsThatLie) {
   for (ChunkKind kind :
        {ChunkKind::kStrings, ChunkKind::kBlobs, ChunkKind::kCodes, ChunkKind::kFrames,
         ChunkKind::kStacks, ChunkKind::kContexts, ChunkKind::kProcesses, ChunkKind::kThreads,
-        ChunkKind::kNativeNames, ChunkKind::kEdges, ChunkKind::kFacts, ChunkKind::kSamples}) {
+        ChunkKind::kNativeNames, ChunkKind::kEdges, ChunkKind::kFacts, ChunkKind::kGpuLaunches,
+        ChunkKind::kGpuRecords, ChunkKind::kSamples}) {
     for (std::uint32_t count : {0u, 1u, 3u, 60'000u, 0xffffffffu}) {
       for (std::string_view payload :
            {std::string_view(""), std::string_view("\x00", 1),

@@ -108,6 +108,21 @@ inline void write_example(RecordingWriter& writer) {
                      i == 1 ? kSampleNoPython : std::uint8_t{0}});
       time += 1'001'000 + i;
     }
+    writer.gpu_launch({.time_ns = time,
+                       .thread = main,
+                       .correlation = 70u + static_cast<unsigned>(round),
+                       .call = DYNPROF_GPU_CALL(DYNPROF_GPU_RUNTIME, 211),
+                       .stack = stack,
+                       .context = context,
+                       .flags = kGpuCallNested});
+    GpuRecord kernel_record{.pid = 4242};
+    kernel_record.record.kind = DYNPROF_GPU_KERNEL;
+    kernel_record.record.correlation = 70u + static_cast<unsigned>(round);
+    kernel_record.record.start_ns = time + 100;
+    kernel_record.record.end_ns = time + 900;
+    kernel_record.record.name = name;
+    kernel_record.record.kernel.grid[0] = 8;
+    writer.gpu_record(kernel_record);
     DYNPROF_CHECK(writer.flush().has_value());
   }
 }

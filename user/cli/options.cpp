@@ -75,7 +75,7 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 }
 
 struct RawOptions {
-  std::string pid, duration, max_size, event = "cpu-clock";
+  std::string pid, duration, max_size, event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
   std::string compiles_pid;
@@ -96,6 +96,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("-e,--event", raw.event, "cpu-clock (default) or cycles")->type_name("EVENT");
   verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
       ->type_name("SIZE");
+  verb->add_option("--gpu", raw.gpu, "GPU work: auto (default), on (wants the library), off")
+      ->type_name("MODE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for virtual machines where watching is dear");
@@ -204,6 +206,12 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     line.record.event = SamplingEvent::kCycles;
   else if (raw.event != "cpu-clock")
     return usage_error(fmt::format("unknown event '{}'", raw.event), "-e cpu-clock or -e cycles");
+  if (raw.gpu == "on")
+    line.record.gpu = GpuMode::kOn;
+  else if (raw.gpu == "off")
+    line.record.gpu = GpuMode::kOff;
+  else if (raw.gpu != "auto")
+    return usage_error(fmt::format("--gpu {}: no such mode", raw.gpu), "--gpu auto, on or off");
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
   line.record.native = !raw.no_native;

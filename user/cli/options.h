@@ -8,6 +8,7 @@
 
 #include "symbolizer/base/result.h"
 #include "user/collector/perf_event.h"
+#include "user/gpu/gpu_options.h"
 
 namespace dynprof {
 
@@ -19,6 +20,7 @@ struct RecordOptions {
   std::uint64_t max_bytes = 0;    // of the recording, 0: no limit
   std::string directory;          // "": dynprof-<pid>-<time>
   SamplingEvent event = SamplingEvent::kCpuClock;
+  GpuMode gpu = GpuMode::kAuto;
   bool children = true;
   bool watchpoints = true;
   bool native = true;

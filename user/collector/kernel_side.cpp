@@ -181,6 +181,16 @@ class LoadedKernelSide final : public KernelSide {
     return sums;
   }
 
+  int map_fd(const char* name) const override {
+    return bpf_object__find_map_fd_by_name(sampler_->obj, name);
+  }
+
+  Result<void> add_ring(int map_fd) override {
+    if (int rc = ring_buffer__add(ring_.get(), map_fd, on_event, this))
+      return bpf_error("cannot map the ring buffer", rc);
+    return {};
+  }
+
  private:
   static Result<Watchpoint> watch(bpf_program* program, UniqueFd watchpoint) {
     // On success the link owns the descriptor it was given.

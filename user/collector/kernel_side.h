@@ -106,6 +106,11 @@ class KernelSide {
   using Visitor = std::function<void(std::span<const std::byte>)>;
   virtual int consume(const Visitor& visit) = 0;
   virtual Counters counters() const = 0;
+
+  // For programs loaded beside these: one of our maps by its name, -1: there is none; and a ring buffer
+  // whose events consume() is to hand out too.
+  virtual int map_fd(const char* name) const = 0;
+  virtual Result<void> add_ring(int map_fd) = 0;
 };
 
 }  // namespace dynprof

@@ -122,6 +122,17 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
   return stack;
 }
 
+SamplePlace SampleEncoder::place(const SampleView& view, FollowedProcess& process) {
+  SamplePlace place;
+  learn(view, process);
+  for (std::size_t i = view.frames.size(); i-- > 0;)  // root first
+    place.stack = writer_.stack({place.stack, python_frame(view.frames[i], process)});
+  const std::uint64_t samples_in_compile = in_compile_;
+  place.context = context(view, process);
+  in_compile_ = samples_in_compile;
+  return place;
+}
+
 void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
   Sample sample;
   sample.time_ns = view.sample.header.time_ns;

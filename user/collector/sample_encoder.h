@@ -14,12 +14,19 @@
 
 namespace dynprof {
 
+// The stack of an event that is laid out as a sample, and torch's word on its thread.
+struct SamplePlace {
+  StackId stack = 0;  // Python frames; 0: it had none
+  ContextId context = 0;
+};
+
 class SampleEncoder {
  public:
   SampleEncoder(RecordingWriter& writer, NativeFrames& native, KernelSide& kernel)
       : writer_(writer), native_(native), kernel_(kernel) {}
 
   void encode(const SampleView& view, FollowedProcess& process);
+  SamplePlace place(const SampleView& view, FollowedProcess& process);
   std::uint64_t samples() const { return samples_; }
   std::uint64_t in_compile() const { return in_compile_; }
   std::uint64_t unmerged() const { return unmerged_; }

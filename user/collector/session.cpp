@@ -22,6 +22,7 @@
 #include "user/collector/native_frames.h"
 #include "user/collector/native_unwind.h"
 #include "user/collector/sample_encoder.h"
+#include "user/gpu/gpu_collector.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
 #include "user/target/descendants.h"
@@ -86,6 +87,9 @@ class LiveSession final : public Session {
     kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
     kernel_options.watchpoints = options_.watchpoints;
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
+    gpu_ = std::make_unique<GpuCollector>(options_.gpu, *kernel_,
+                                          [this](const std::string& sentence) { note(sentence); });
+    if (!options_.launched) TRY(gpu_->check(options_.targets));
     ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
     start_native_unwinding();
     start_ns_ = monotonic_ns();
@@ -134,6 +138,7 @@ class LiveSession final : public Session {
         TRY(add_child(child, parent));
     for (auto& [pid, process] : processes_) process.attach_probes(*kernel_);
     TRY(kernel_->attach_sampling(std::move(events_.fds)));
+    look_for_gpus(monotonic_ns());
     drop_what_is_not_needed();
     return {};
   }
@@ -177,6 +182,7 @@ class LiveSession final : public Session {
       }
       if (reason_to_stop(now, written)) break;
     }
+    detach_gpus();
     kernel_->detach();
     consume();  // what was under way when we detached
     for (auto& [pid, process] : processes_) {
@@ -232,7 +238,8 @@ class LiveSession final : public Session {
     if (dropped_all_) return;
     dropped_all_ = std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
       auto at = processes_.find(pid);
-      return at == processes_.end() || at->second.probes_settled();
+      return at == processes_.end() ||
+             (at->second.probes_settled() && gpu_->probes_settled(pid));
     });
     drop_capabilities(!dropped_all_);
   }
@@ -289,6 +296,12 @@ class LiveSession final : public Session {
       if (event && at != processes_.end()) at->second.on_probe(*event, *writer_, *kernel_);
       return;
     }
+    if (header->kind >= DP_EVENT_GPU_LAUNCH) {
+      auto at = processes_.find(static_cast<pid_t>(header->pid));
+      if (at != processes_.end() && encoder_)
+        gpu_->on_event(*header, bytes, at->second, *encoder_, *writer_);
+      return;
+    }
     if (auto event = decode_process_event(bytes)) on_process_event(*event);
   }
 
@@ -303,6 +316,8 @@ class LiveSession final : public Session {
             processes_
                 .try_emplace(pid, pid, static_cast<pid_t>(event.parent_pid), options_.children)
                 .first->second;
+        gpu_->forget(pid);
+        gpu_->forked(pid);
         if (parent != processes_.end()) child.inherit(parent->second, *kernel_);
         break;
       }
@@ -310,6 +325,7 @@ class LiveSession final : public Session {
         if (at != processes_.end()) {
           at->second.forget_image(event.header.time_ns);
           give_native_space(at->second);
+          gpu_->forget(pid);
           // What we told the kernel side while the event was under way was of the old image.
           (void)at->second.tell_kernel(*kernel_);
           // The first exec of a command of ours is the command itself.
@@ -322,7 +338,7 @@ class LiveSession final : public Session {
           at->second.describe(*writer_);
           if (is_target(pid)) {
             ended_targets_.insert(pid);
-          } else {
+          } else if (!gpu_->traces(pid)) {
             unreadable_codes_ += at->second.unreadable_codes();
             lost_edges_ += at->second.lost_edges();
             processes_.erase(at);
@@ -368,8 +384,23 @@ class LiveSession final : public Session {
            options_.targets.end();
   }
 
+  void look_for_gpus(std::uint64_t now) {
+    for (auto& [pid, process] : processes_) gpu_->look(pid, now);
+  }
+
+  void detach_gpus() {
+    gpu_->begin_detach();
+    const std::uint64_t until = monotonic_ns() + GpuCollector::kDetachNs;
+    for (consume(); !gpu_->settled() && monotonic_ns() < until; consume()) {
+      pollfd ring = {kernel_->ring_fd(), POLLIN, 0};
+      poll(&ring, 1, kPollMs);
+    }
+    gpu_->finish_detach();
+  }
+
   // Python just starting, torch imported later.
   void look_again(std::uint64_t now) {
+    look_for_gpus(now);
     for (auto& [pid, process] : processes_) {
       if (process.next_look_ns() == 0 || now < process.next_look_ns()) continue;
       auto found = process.discover(now, *kernel_);
@@ -445,6 +476,7 @@ class LiveSession final : public Session {
     counters[DP_COUNT_UNREADABLE_CODE] = unreadable_codes_;
     counters[DP_COUNT_MALFORMED_EVENT] = malformed_;
     counters[DP_COUNT_UNMERGED] = unmerged_;
+    gpu_->fill(counters);
     for (std::size_t i = 0; i < counters.size(); i++)
       if (counters[i]) trailer_.counters[kNames[i]] = counters[i];
     trailer_.end_ns = end;
@@ -456,6 +488,7 @@ class LiveSession final : public Session {
   bool dropped_all_ = false;
   std::unique_ptr<KernelSide> kernel_;
   std::unique_ptr<NativeUnwind> native_unwind_;  // writes maps of kernel_
+  std::unique_ptr<GpuCollector> gpu_;
   SamplingEvents events_;
   std::map<pid_t, FollowedProcess> processes_;
   std::map<pid_t, UniqueFd> pidfds_;

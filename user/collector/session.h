@@ -12,6 +12,7 @@
 #include "symbolizer/recording/writer.h"
 #include "user/collector/kernel_side.h"
 #include "user/collector/perf_event.h"
+#include "user/gpu/gpu_options.h"
 
 namespace dynprof {
 
@@ -24,7 +25,8 @@ struct SessionOptions {
   bool children = true;
   bool watchpoints = true;  // hardware ones, where they can be had
   bool native = true;       // native and kernel frames too
-  bool launched = false;    // the target is a command of ours that has not begun yet
+  GpuMode gpu = GpuMode::kAuto;
+  bool launched = false;  // the target is a command of ours that has not begun yet
 };
 
 // What the progress line and the closing summary show.

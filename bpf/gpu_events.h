@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* What bpf/gpu.bpf.c sends, through a ring buffer of its own. The records and the status are the
+ * library's (cupti/wire.h), copied as they were found: user space checks them. */
+#ifndef DYNPROF_BPF_GPU_EVENTS_H
+#define DYNPROF_BPF_GPU_EVENTS_H
+
+#include "bpf/events.h"
+#include "cupti/wire.h"
+
+/* Behind those of enum dp_event_kind, with room between. */
+enum dp_gpu_event_kind {
+  /* struct dp_sample with frames and, where torch's thread-locals are known, a dp_torch_state without
+   * phases. `ip` is call << 32 | correlation, the time that at which the library saw the call begin. */
+  DP_EVENT_GPU_LAUNCH = 32,
+  DP_EVENT_GPU_BATCH = 33,  /* struct dp_gpu_bytes */
+  DP_EVENT_GPU_NAME = 34,   /* struct dp_gpu_bytes */
+  DP_EVENT_GPU_STATUS = 35, /* struct dp_gpu_status */
+};
+
+/* In the flags of a launch. NESTED: as DYNPROF_GPU_CALL_NESTED. BARE: seen by a probe on CUDA itself,
+ * without the library: no correlation id, and nothing will tell what became of it. */
+#define DP_SAMPLE_GPU_NESTED 0x1000u
+#define DP_SAMPLE_GPU_BARE 0x2000u
+
+/* Followed by `bytes` bytes: a name with this id, or whole records. The event may be longer. */
+struct dp_gpu_bytes {
+  struct dp_event_header header;
+  __u32 id;
+  __u32 bytes;
+};
+DP_ASSERT_SIZE(dp_gpu_bytes, 32);
+
+struct dp_gpu_status {
+  struct dp_event_header header;
+  struct dynprof_gpu_status status;
+};
+DP_ASSERT_SIZE(dp_gpu_status, 152);
+
+#endif

@@ -1,0 +1,158 @@
+#include "symbolizer/attribution/gpu_summary.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace dynprof {
+namespace {
+
+// Times in which a device did something: in order, apart.
+using Busy = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+using Device = std::pair<std::int32_t, std::uint32_t>;  // pid, number
+
+std::map<Device, Busy> busy_times(const GpuWork& gpu) {
+  std::map<Device, Busy> busy;
+  for (const GpuItem& item : gpu.items()) {
+    const dynprof_gpu_record& record = item.row->record;
+    if (!is_gpu_work(record)) continue;
+    Busy& times = busy[{item.row->pid, record.device}];
+    if (!times.empty() && record.start_ns <= times.back().second)
+      times.back().second = std::max<std::uint64_t>(times.back().second, record.end_ns);
+    else
+      times.emplace_back(record.start_ns, record.end_ns);
+  }
+  return busy;
+}
+
+std::uint64_t idle_between(const Busy& busy, std::uint64_t begin, std::uint64_t end) {
+  std::uint64_t idle = 0, at = begin;
+  auto next = std::partition_point(busy.begin(), busy.end(),
+                                   [&](const auto& time) { return time.second <= begin; });
+  for (; next != busy.end() && next->first < end; ++next) {
+    if (next->first > at) idle += next->first - at;
+    at = std::max(at, next->second);
+  }
+  return at < end ? idle + (end - at) : idle;
+}
+
+bool starts_work(const GpuCall& call) {
+  return call.call_class != 0 && call.call_class != DYNPROF_GPU_CLASS_SYNC;
+}
+
+// One run of a region.
+struct Run {
+  std::uint64_t last_call_end = 0;
+  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> windows;  // by device
+};
+
+class Regions {
+ public:
+  explicit Regions(const GpuWork& gpu) : gpu_(gpu) {}
+
+  std::vector<GpuRegionRow> add_up() {
+    // By begin, so the calls of a run come in order.
+    for (const GpuCall& call : gpu_.calls()) add(call);
+    for (const GpuItem& item : gpu_.items()) add(item);
+    const std::map<Device, Busy> busy = busy_times(gpu_);
+    for (const auto& [key, run] : runs_) {
+      GpuRegionRow& row = rows_[region_of_[key]];
+      ++row.runs;
+      for (const auto& [device, window] : run.windows)
+        row.idle_ns += idle_between(busy.at({row.pid, device}), window.first, window.second);
+    }
+    std::vector<GpuRegionRow> sorted;
+    for (const auto& [key, row] : rows_) sorted.push_back(row);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.work_ns > b.work_ns; });
+    return sorted;
+  }
+
+ private:
+  using RunKey = std::pair<ThreadId, std::uint32_t>;
+  using RegionKey = std::tuple<std::int32_t, TraceId, bool>;
+
+  void add(const GpuCall& call) {
+    if (call.run == kNoIndex || call.compiling || !is_valid(call.id) || !starts_work(call)) return;
+    const RegionKey region(call.pid, call.id, call.backward);
+    GpuRegionRow& row = rows_[region];
+    row.pid = call.pid;
+    row.id = call.id;
+    row.backward = call.backward;
+    const RunKey key(call.thread, call.run);
+    region_of_[key] = region;
+    Run& run = runs_[key];
+    ++row.launches;
+    if (run.last_call_end != 0 && call.begin_ns > run.last_call_end)
+      row.gap_ns += call.begin_ns - run.last_call_end;
+    if (call.end_ns > call.begin_ns) row.launch_ns += call.end_ns - call.begin_ns;
+    run.last_call_end = std::max(call.begin_ns, call.end_ns);
+  }
+
+  void add(const GpuItem& item) {
+    if (item.call == kNoIndex || !is_gpu_work(item.row->record)) return;
+    const GpuCall& call = gpu_.calls()[item.call];
+    auto run = runs_.find({call.thread, call.run});
+    if (run == runs_.end()) return;
+    const dynprof_gpu_record& record = item.row->record;
+    GpuRegionRow& row = rows_[region_of_[run->first]];
+    ++row.works;
+    row.work_ns += record.end_ns - record.start_ns;
+    auto [window, added] =
+        run->second.windows.try_emplace(record.device, record.start_ns, record.end_ns);
+    if (!added)
+      window->second.second = std::max<std::uint64_t>(window->second.second, record.end_ns);
+  }
+
+  const GpuWork& gpu_;
+  std::map<RegionKey, GpuRegionRow> rows_;
+  std::map<RunKey, Run> runs_;
+  std::map<RunKey, RegionKey> region_of_;
+};
+
+}  // namespace
+
+GpuSummary summarize(const GpuWork& gpu) {
+  GpuSummary summary;
+  for (const GpuCall& call : gpu.calls()) {
+    ++(call.bare ? summary.bare_calls : summary.calls);
+    summary.graph_launches += call.call_class == DYNPROF_GPU_CLASS_GRAPH;
+    if (!starts_work(call) || call.end_ns <= call.begin_ns) continue;
+    ++summary.launches;
+    summary.launch_ns += call.end_ns - call.begin_ns;
+  }
+  using Key = std::tuple<std::uint32_t, StringId, std::uint32_t, TraceId, bool>;
+  std::map<Key, GpuKernelRow> rows;
+  for (const GpuItem& item : gpu.items()) {
+    const dynprof_gpu_record& record = item.row->record;
+    if (!is_gpu_work(record)) continue;
+    static const GpuCall kUnknown;
+    const GpuCall& call = item.call == kNoIndex ? kUnknown : gpu.calls()[item.call];
+    const bool kernel = record.kind == DYNPROF_GPU_KERNEL;
+    const std::uint32_t copy = record.kind == DYNPROF_GPU_MEMCPY ? record.memory.copy_kind : 0;
+    const StringId name = kernel ? record.name : 0;
+    GpuKernelRow& row = rows[{record.kind, name, copy, call.id, call.backward}];
+    const std::uint64_t length = record.end_ns - record.start_ns;
+    if (row.calls == 0 || length > row.longest_ns) {
+      row.longest_ns = length;
+      if (call.stack != 0) row.stack = call.stack;
+    }
+    row.kind = record.kind;
+    row.name = name;
+    row.copy_kind = copy;
+    row.id = call.id;
+    row.backward = call.backward;
+    ++row.calls;
+    row.total_ns += length;
+    ++summary.works;
+    summary.work_ns += length;
+  }
+  for (const auto& [key, row] : rows) summary.kernels.push_back(row);
+  std::stable_sort(
+      summary.kernels.begin(), summary.kernels.end(),
+      [](const GpuKernelRow& a, const GpuKernelRow& b) { return a.total_ns > b.total_ns; });
+  summary.regions = Regions(gpu).add_up();
+  return summary;
+}
+
+}  // namespace dynprof

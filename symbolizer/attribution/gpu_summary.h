@@ -1,0 +1,49 @@
+// What GPU work adds up to: per kernel, per compiled region.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "symbolizer/attribution/gpu_work.h"
+
+namespace dynprof {
+
+// All runs of one kernel (or kind of copy) that were launched for one trace id from one place.
+struct GpuKernelRow {
+  std::uint32_t kind = 0;       // enum dynprof_gpu_kind
+  StringId name = 0;            // of a kernel
+  std::uint32_t copy_kind = 0;  // of a copy
+  TraceId id;                   // not valid: not from compiled code
+  bool backward = false;
+  StackId stack = 0;  // of its longest
+  std::uint64_t calls = 0;
+  std::uint64_t total_ns = 0;
+  std::uint64_t longest_ns = 0;
+};
+
+// A compiled region (or its backward), over all of its runs that were seen.
+struct GpuRegionRow {
+  std::int32_t pid = 0;
+  TraceId id;
+  bool backward = false;
+  std::uint64_t runs = 0;
+  std::uint64_t launches = 0;   // calls that start work
+  std::uint64_t launch_ns = 0;  // in those: launch overhead
+  std::uint64_t gap_ns = 0;     // of its thread, between one such call and the next of the same run
+  std::uint64_t works = 0;      // what they ran
+  std::uint64_t work_ns = 0;
+  std::uint64_t idle_ns =
+      0;  // from its first work to its last, of each run: its device did nothing
+};
+
+struct GpuSummary {
+  std::vector<GpuKernelRow> kernels;  // by total
+  std::vector<GpuRegionRow> regions;  // by time of their work
+  std::uint64_t calls = 0, bare_calls = 0, works = 0, work_ns = 0, graph_launches = 0;
+  std::uint64_t launch_ns = 0, launches = 0;  // of calls whose end is known
+};
+
+GpuSummary summarize(const GpuWork& gpu);
+
+}  // namespace dynprof

@@ -1,0 +1,180 @@
+#include "symbolizer/attribution/gpu_work.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "symbolizer/attribution/generated.h"
+#include "symbolizer/base/hash.h"
+
+namespace dynprof {
+namespace {
+
+// Runs nest a few deep: a region, its backward, a region in a hook of that.
+constexpr std::size_t kMaxNesting = 64;
+
+struct CallKey {
+  std::int32_t pid;
+  std::uint32_t correlation;
+  bool operator==(const CallKey&) const = default;
+};
+struct CallKeyHash {
+  std::size_t operator()(const CallKey& key) const {
+    return hash_u64(std::uint64_t{static_cast<std::uint32_t>(key.pid)} << 32 | key.correlation);
+  }
+};
+
+// The innermost run around a moment.
+std::uint32_t run_at(const std::vector<RegionRun>& runs, std::uint64_t time_ns) {
+  auto after = std::partition_point(runs.begin(), runs.end(),
+                                    [&](const RegionRun& run) { return run.begin_ns <= time_ns; });
+  for (std::size_t i = 0; i < kMaxNesting && after != runs.begin(); ++i) {
+    --after;
+    if (time_ns < after->end_ns) return static_cast<std::uint32_t>(after - runs.begin());
+  }
+  return kNoIndex;
+}
+
+struct GeneratedBy {
+  TraceId id;
+  bool backward = false;
+};
+
+// Per stack, whose generated file its innermost frame of such a file is in; not valid: it has none.
+std::vector<GeneratedBy> generated_on_stacks(const Attribution& attribution) {
+  const Tables& tables = attribution.recording().tables();
+  std::vector<GeneratedBy> of_stack(tables.stacks.size());
+  // Frames of generated code are named by its copy.
+  std::unordered_map<std::string, GeneratedBy> of_file;
+  Generated generated(attribution);
+  for (const GeneratedCopy& file : generated.files())
+    if (is_valid(file.id)) of_file[file.path()] = {file.id, file.direction == "backward"};
+  if (of_file.empty()) return of_stack;
+  const ResolvedFrames& frames = attribution.frames();
+  std::vector<GeneratedBy> of_frame(frames.size());
+  for (FrameId id = 0; id < frames.size(); ++id) {
+    auto found = frames[id].generated ? of_file.find(std::string(frames[id].file)) : of_file.end();
+    if (found != of_file.end()) of_frame[id] = found->second;
+  }
+  for (StackId id = 1; id < tables.stacks.size(); ++id) {
+    const StackNode& node = tables.stacks[id];
+    if (is_valid(of_frame[node.frame].id))
+      of_stack[id] = of_frame[node.frame];
+    else if (node.caller < id)
+      of_stack[id] = of_stack[node.caller];
+  }
+  return of_stack;
+}
+
+}  // namespace
+
+GpuWork::GpuWork(const Attribution& attribution) {
+  const Tables& tables = attribution.recording().tables();
+  if (tables.gpu_launches.empty() && tables.gpu_records.empty()) return;
+  tables_ = &tables;
+  add_calls(attribution);
+  std::stable_sort(calls_.begin(), calls_.end(),
+                   [](const GpuCall& a, const GpuCall& b) { return a.begin_ns < b.begin_ns; });
+  add_items(tables);
+  find_compiles(attribution);
+}
+
+std::string_view GpuWork::device_name(std::int32_t pid, std::uint32_t device) const {
+  auto at = devices_.find({pid, device});
+  return at == devices_.end() ? std::string_view() : tables_->strings[at->second->record.name];
+}
+
+void GpuWork::add_calls(const Attribution& attribution) {
+  const Tables& tables = attribution.recording().tables();
+  std::unordered_map<CallKey, std::size_t, CallKeyHash> announced;
+  for (const GpuLaunch& launch : tables.gpu_launches) {
+    GpuCall call;
+    call.pid = tables.threads[launch.thread].pid;
+    call.thread = launch.thread;
+    call.correlation = launch.correlation;
+    call.call = launch.call;
+    call.call_class = gpu_call_class(launch.call);
+    call.begin_ns = launch.time_ns;
+    call.stack = launch.stack;
+    call.context = launch.context;
+    call.announced = true;
+    call.bare = launch.flags & kGpuCallBare;
+    if (!call.bare) announced[{call.pid, call.correlation}] = calls_.size();
+    calls_.push_back(call);
+  }
+  std::map<std::pair<std::int32_t, std::int32_t>, ThreadId> threads;
+  for (ThreadId id = 0; id < tables.threads.size(); ++id)
+    threads[{tables.threads[id].pid, tables.threads[id].tid}] = id;
+  for (const GpuRecord& row : tables.gpu_records) {
+    const dynprof_gpu_record& record = row.record;
+    if (record.kind == DYNPROF_GPU_DEVICE) devices_[{row.pid, record.device}] = &row;
+    if (record.kind != DYNPROF_GPU_CALL_RECORD) continue;
+    auto known = announced.find({row.pid, record.correlation});
+    if (known == announced.end()) {
+      known = announced.emplace(CallKey{row.pid, record.correlation}, calls_.size()).first;
+      GpuCall& call = calls_.emplace_back();
+      call.pid = row.pid;
+      call.correlation = record.correlation;
+      call.call = record.call.call;
+      call.begin_ns = record.start_ns;
+      // As the target numbers its threads: the same number, or none we know.
+      auto thread = threads.find({row.pid, static_cast<std::int32_t>(record.thread)});
+      if (thread != threads.end()) call.thread = thread->second;
+    }
+    GpuCall& call = calls_[known->second];
+    call.call_class = record.call.call_class;
+    call.end_ns = record.end_ns;
+  }
+}
+
+void GpuWork::add_items(const Tables& tables) {
+  std::unordered_map<CallKey, std::uint32_t, CallKeyHash> of_call;
+  for (std::uint32_t i = 0; i < calls_.size(); ++i)
+    if (!calls_[i].bare) of_call[{calls_[i].pid, calls_[i].correlation}] = i;
+  for (const GpuRecord& row : tables.gpu_records) {
+    const bool work = is_gpu_work(row.record);
+    if (!work && row.record.kind != DYNPROF_GPU_SYNC) continue;
+    GpuItem item{&row};
+    auto call = of_call.find({row.pid, row.record.correlation});
+    if (call != of_call.end()) {
+      item.call = call->second;
+      calls_[item.call].works += work;
+    } else {
+      orphans_ += work;
+    }
+    items_.push_back(item);
+  }
+  std::stable_sort(items_.begin(), items_.end(), [](const GpuItem& a, const GpuItem& b) {
+    return a.row->record.start_ns < b.row->record.start_ns;
+  });
+}
+
+void GpuWork::find_compiles(const Attribution& attribution) {
+  const Tables& tables = attribution.recording().tables();
+  const Spans& spans = attribution.spans();
+  const std::vector<GeneratedBy> by_file = generated_on_stacks(attribution);
+  for (GpuCall& call : calls_) {
+    if (call.thread == kNoThread) continue;
+    const std::size_t row = spans.row_of(call.thread);
+    call.run = run_at(spans.threads()[row].runs, call.begin_ns);
+    const TorchState& torch = tables.contexts[call.context].torch;
+    if (torch.status == TorchStatus::kRead) {
+      const TraceId open{torch.autograd_id, torch.frame_id, torch.compile_id};
+      if (is_valid(open)) {
+        call.id = open;
+        call.compiling = true;
+        continue;
+      }
+    }
+    if (call.run != kNoIndex) {
+      const RegionRun& run = spans.threads()[row].runs[call.run];
+      call.id = run.id;
+      call.backward = run.backward;
+    } else if (call.stack < by_file.size()) {
+      call.id = by_file[call.stack].id;
+      call.backward = by_file[call.stack].backward;
+    }
+  }
+}
+
+}  // namespace dynprof

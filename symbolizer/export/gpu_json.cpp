@@ -1,0 +1,59 @@
+#include "symbolizer/export/gpu_json.h"
+
+#include <cmath>
+
+#include "symbolizer/attribution/gpu_summary.h"
+#include "symbolizer/base/text.h"
+#include "symbolizer/export/gpu_trace.h"
+
+namespace dynprof {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json seconds(std::uint64_t ns) { return std::round(static_cast<double>(ns)) / 1e9; }
+
+}  // namespace
+
+Json gpu_json(const Attribution& attribution) {
+  const GpuWork gpu(attribution);
+  if (gpu.empty()) return nullptr;
+  const GpuSummary summary = summarize(gpu);
+  Json devices = Json::array();
+  for (const auto& [key, row] : gpu.devices())
+    devices.push_back({{"process", key.first},
+                       {"id", key.second},
+                       {"name", valid_utf8(gpu.device_name(key.first, key.second))}});
+  Json kernels = Json::array();
+  for (const GpuKernelRow& row : summary.kernels) {
+    if (row.kind != DYNPROF_GPU_KERNEL) continue;
+    const Tables& tables = attribution.recording().tables();
+    kernels.push_back({{"name", valid_utf8(gpu_kernel_name(tables.strings[row.name]))},
+                       {"trace_id", is_valid(row.id) ? Json(row.id.text()) : Json(nullptr)},
+                       {"backward", row.backward},
+                       {"count", row.calls},
+                       {"total_s", seconds(row.total_ns)}});
+  }
+  Json regions = Json::array();
+  for (const GpuRegionRow& row : summary.regions)
+    regions.push_back({{"process", row.pid},
+                       {"trace_id", row.id.text()},
+                       {"backward", row.backward},
+                       {"runs", row.runs},
+                       {"launches", row.launches},
+                       {"launch_s", seconds(row.launch_ns)},
+                       {"gap_s", seconds(row.gap_ns)},
+                       {"work", row.works},
+                       {"work_s", seconds(row.work_ns)},
+                       {"idle_s", seconds(row.idle_ns)}});
+  return {{"calls", summary.calls},
+          {"calls_without_library", summary.bare_calls},
+          {"work", summary.works},
+          {"work_without_call", gpu.orphans()},
+          {"work_s", seconds(summary.work_ns)},
+          {"devices", std::move(devices)},
+          {"kernels", std::move(kernels)},
+          {"regions", std::move(regions)}};
+}
+
+}  // namespace dynprof

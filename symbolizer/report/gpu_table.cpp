@@ -1,0 +1,131 @@
+// The report's part about GPU work; nothing where a recording has none.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "symbolizer/attribution/gpu_summary.h"
+#include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/report/sections.h"
+#include "symbolizer/report/user_frames.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxKernels = 20;
+constexpr std::size_t kMaxRegions = 20;
+
+std::string duration(std::uint64_t ns) {
+  const auto value = static_cast<double>(ns);
+  if (ns < 10'000'000) return fmt::format("{:.1f} us", value / 1e3);
+  if (ns < 10'000'000'000) return fmt::format("{:.1f} ms", value / 1e6);
+  return fmt::format("{:.2f} s", value / 1e9);
+}
+
+std::string trace_id(const TraceId& id, bool backward) {
+  if (!is_valid(id)) return "-";
+  return (backward ? "bw " : "") + id.text();
+}
+
+class GpuTable {
+ public:
+  GpuTable(std::string& out, const Selection& selection, const GpuWork& gpu)
+      : out_(out), selection_(selection), gpu_(gpu), summary_(summarize(gpu)) {}
+
+  void append() {
+    out_ += "#\n";
+    append_comment(out_, fmt::format("GPU: {} CUDA calls, {} kernels and copies, {} of work",
+                                     grouped(summary_.calls), grouped(summary_.works),
+                                     duration(summary_.work_ns)));
+    if (summary_.bare_calls > 0)
+      append_comment(out_,
+                     fmt::format("{} CUDA calls were seen without libdynprof_cupti.so: how long "
+                                 "what they started ran is not known (docs/gpu.md)",
+                                 grouped(summary_.bare_calls)));
+    if (gpu_.orphans() > 0)
+      append_comment(out_, fmt::format("{} of them were launched before the recording began",
+                                       grouped(gpu_.orphans())));
+    if (summary_.launches > 0)
+      append_comment(out_, fmt::format("Launch overhead: {} in {} calls, {} each; {} CUDA graphs",
+                                       duration(summary_.launch_ns), grouped(summary_.launches),
+                                       duration(summary_.launch_ns / summary_.launches),
+                                       grouped(summary_.graph_launches)));
+    if (!summary_.kernels.empty()) kernels();
+    if (!summary_.regions.empty()) regions();
+  }
+
+ private:
+  std::string name(const GpuKernelRow& row) const {
+    static constexpr const char* kCopies[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
+                                              "AtoD",    "DtoA", "DtoD", "HtoH", "PtoP"};
+    if (row.kind == DYNPROF_GPU_MEMSET) return "Memset";
+    if (row.kind == DYNPROF_GPU_MEMCPY)
+      return std::string("Memcpy ") +
+             kCopies[row.copy_kind < std::size(kCopies) ? row.copy_kind : 0];
+    return gpu_kernel_name(selection_.tables().strings[row.name]);
+  }
+
+  void kernels() {
+    const ResolvedFrames& frames = selection_.attribution().frames();
+    const auto innermost = innermost_user_frames(selection_.tables(), frames);
+    out_ += "#\n";
+    out_ +=
+        "#   Share       Total    Calls        Mean  Trace id   Kernel                    Launched "
+        "from\n";
+    out_ +=
+        "# .......  ..........  .......  ..........  .........  ........................  "
+        "..................\n#\n";
+    std::size_t shown = 0;
+    for (const GpuKernelRow& row : summary_.kernels) {
+      if (shown++ == kMaxKernels) break;
+      const FrameId frame = row.stack < innermost.size() ? innermost[row.stack] : 0;
+      std::string place = "-";
+      if (frame != 0)
+        place = fmt::format("{}:{}", frames[frame].file,
+                            frames[frame].line > 0 ? frames[frame].line : frames[frame].first_line);
+      out_ += fmt::format(
+          "{:>9}{:>12}{:>9}{:>12}  {}  {}  {}\n", percent(row.total_ns, summary_.work_ns),
+          duration(row.total_ns), grouped(row.calls), duration(row.total_ns / row.calls),
+          cell(trace_id(row.id, row.backward), 9), cell(name(row), 24), cut(place, 18, true));
+    }
+    if (summary_.kernels.size() > kMaxKernels)
+      append_comment(out_, fmt::format("{} more kernels, each less",
+                                       grouped(summary_.kernels.size() - kMaxKernels)));
+  }
+
+  void regions() {
+    out_ += "#\n";
+    append_comment(
+        out_,
+        "Compiled regions on the GPU, over their recorded runs. Gaps: between one launch "
+        "and the next of a run. Idle: of the GPU, from a run's first kernel to its last.");
+    out_ += "#\n";
+    out_ +=
+        "# Trace id       Runs   Launches    Kernels    GPU time  Launching        Gaps        "
+        "Idle\n";
+    out_ +=
+        "# .........  ........  .........  .........  ..........  .........  ..........  "
+        "..........\n#\n";
+    std::size_t shown = 0;
+    for (const GpuRegionRow& row : summary_.regions) {
+      if (shown++ == kMaxRegions) break;
+      out_ += fmt::format("  {}{:>10}{:>11}{:>11}{:>12}{:>11}{:>12}{:>12}\n",
+                          cell(trace_id(row.id, row.backward), 9), grouped(row.runs),
+                          grouped(row.launches), grouped(row.works), duration(row.work_ns),
+                          duration(row.launch_ns), duration(row.gap_ns), duration(row.idle_ns));
+    }
+  }
+
+  std::string& out_;
+  const Selection& selection_;
+  const GpuWork& gpu_;
+  GpuSummary summary_;
+};
+
+}  // namespace
+
+void append_gpu(std::string& out, const Selection& selection) {
+  const GpuWork gpu(selection.attribution());
+  if (!gpu.empty()) GpuTable(out, selection, gpu).append();
+}
+
+}  // namespace dynprof

@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Holds a recording of tests/gpu/train_job.py against torch.profiler's trace of the same work.
+
+    compare.py run --build DIR --folder DIR     both, on this machine's GPU; see check.sh
+    compare.py traces OURS THEIRS               two traces that are there already
+
+Compared: kernels by name and how often; copies and memsets by name; per kernel the median duration (1 us or
+1 %, and as much again as the two differ in torch.profiler's own two halves); that each kernel's arrow
+comes from a call of the same name. NOT YET RUN on a GPU.
+"""
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path[:0] = [str(ROOT / "tests" / "compat")]
+
+import check_chrome_trace  # noqa: E402
+import check_kineto  # noqa: E402
+
+ON_GPU = check_kineto.ON_GPU
+
+
+def work_of(trace):
+    """{(category, name): [(duration in us, name of the call that launched it), ...]}"""
+    slices = [e for e in trace["traceEvents"] if e.get("ph") == "X"]
+    calls = {
+        e["args"]["correlation"]: e["name"]
+        for e in slices
+        if e.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in e.get("args", {})
+    }
+    found = defaultdict(list)
+    for e in slices:
+        if e.get("cat") in ON_GPU:
+            call = calls.get(e["args"]["correlation"], "")
+            found[e["cat"], e["name"]].append((float(e["dur"]), call))
+    return found
+
+
+def compare(ours, theirs):
+    """What differs, one sentence each."""
+    wrong = []
+    a, b = work_of(ours), work_of(theirs)
+    for key in sorted(set(a) | set(b)):
+        if len(a[key]) != len(b[key]):
+            wrong.append(f"{key}: {len(a[key])} times, torch.profiler has {len(b[key])}")
+            continue
+        times = [statistics.median(duration for duration, _ in side[key]) for side in (a, b)]
+        halves = [d for d, _ in b[key]]
+        middle = len(halves) // 2
+        noise = 0.0
+        if middle:
+            noise = abs(statistics.median(halves[:middle]) - statistics.median(halves[middle:]))
+        if abs(times[0] - times[1]) > max(1.0, 0.01 * times[1]) + noise:
+            wrong.append(f"{key}: {times[0]:.2f} us, torch.profiler has {times[1]:.2f}")
+        launched = [Counter(call for _, call in side[key]) for side in (a, b)]
+        if launched[0] != launched[1]:
+            wrong.append(f"{key}: launched by {launched[0]}, torch.profiler has {launched[1]}")
+    return wrong
+
+
+class Job:
+    def __init__(self, build):
+        environment = {
+            **os.environ,
+            "CUDA_INJECTION64_PATH": str(build / "libdynprof_cupti.so"),
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, ROOT / "tests" / "gpu" / "train_job.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        self.await_line("ready")
+
+    def await_line(self, word):
+        for line in self.process.stdout:
+            if line.startswith(word):
+                return
+        raise SystemExit("the job ended")
+
+    def work(self, path=""):
+        began = time.monotonic()
+        self.process.stdin.write(f"work {path}\n")
+        self.process.stdin.flush()
+        self.await_line("done")
+        return time.monotonic() - began
+
+
+def await_text(path, pattern, timeout=60):
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if re.search(pattern, path.read_text()):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"{pattern!r} never came:\n{path.read_text()}")
+
+
+def record(build, folder, job, name):
+    """One recording of one round of work; how long the work took."""
+    log = folder / f"{name}.log"
+    with open(log, "w") as errors:
+        recorder = subprocess.Popen(
+            [build / "dynprof-bpf", "record", "--gpu", "on", "--pid", str(job.process.pid),
+             "--no-svg", "-o", folder / name],
+            stderr=errors,
+        )  # fmt: skip
+    began = time.monotonic()
+    await_text(log, "is traced")
+    attached = time.monotonic() - began
+    seconds = job.work()
+    recorder.send_signal(2)
+    if recorder.wait(120) != 0:
+        raise SystemExit(log.read_text())
+    return seconds, attached
+
+
+def run(build, folder):
+    job = Job(build)
+    idle = min(job.work() for _ in range(3))
+    first, attach_first = record(build, folder, job, "first")
+    second, attach_again = record(build, folder, job, "second")
+    after = min(job.work() for _ in range(3))
+    # Last: torch.profiler keeps its CUPTI subscription for the rest of the process.
+    job.work(folder / "theirs.json")
+    job.process.stdin.write("exit\n")
+    job.process.stdin.close()
+    if job.process.wait(60) != 0:
+        raise SystemExit("the job failed")
+
+    theirs = check_chrome_trace.load(folder / "theirs.json")
+    wrong = []
+    for name in ("first", "second"):
+        ours = check_chrome_trace.load(folder / name / "trace.json.gz")
+        wrong += [f"{name}: {text}" for text in check_chrome_trace.check(ours)]
+        wrong += [f"{name}: {text}" for text in check_kineto.check_gpu(ours)]
+        wrong += [f"{name}: {text}" for text in compare(ours, theirs)]
+    ours = check_chrome_trace.load(folder / "first" / "trace.json.gz")
+    cbids = Counter(
+        (e["name"], e["args"]["cbid"])
+        for e in ours["traceEvents"]
+        if e.get("cat") in ("cuda_runtime", "cuda_driver")
+    )
+    print("answers")
+    print(f"  work, library idle: {idle:.3f} s; recorded: {first:.3f} and {second:.3f} s;"
+          f" after: {after:.3f} s")  # fmt: skip
+    print(f"  attaching to a job that runs: {attach_first:.2f} s, again: {attach_again:.2f} s")
+    print(f"  calls by callback id: {dict(cbids)}")
+    for text in wrong:
+        print(f"WRONG {text}")
+    print(f"{'FAILED' if wrong else 'passed'}: {len(wrong)} differences")
+    return 1 if wrong else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    both = verbs.add_parser("run")
+    both.add_argument("--build", type=Path, required=True)
+    both.add_argument("--folder", type=Path, required=True)
+    traces = verbs.add_parser("traces")
+    traces.add_argument("ours", type=Path)
+    traces.add_argument("theirs", type=Path)
+    options = parser.parse_args()
+    if options.verb == "run":
+        return run(options.build.resolve(), options.folder.resolve())
+    wrong = compare(
+        check_chrome_trace.load(options.ours), check_chrome_trace.load(options.theirs)
+    )
+    for text in wrong:
+        print(text)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""A Python job that launches work on the fake GPU of tests/fakes, driven by lines on stdin.
+
+    gpu_job.py FAKES [--torch] [--late]
+
+FAKES is the folder of the fake libraries. --torch: imports torch, and defines custom ops that launch
+(`train`). --late: CUDA is not initialised before `init`. Prints `ready <pid>`; the n-th line is
+answered by `did n VERB`:
+
+    init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
+    subscribe | unsubscribe | log PATH | exit
+
+`train` runs two compiled functions, forward and backward, whose custom ops launch kernels named
+first_forward, first_backward, second_forward and second_backward: trace ids 0/0 and 1/0.
+"""
+
+import argparse
+import ctypes
+import os
+import sys
+import threading
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
+
+
+class Function(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("duration_ns", ctypes.c_uint64)]
+
+
+class Graph(ctypes.Structure):
+    _fields_ = [
+        ("id", ctypes.c_uint32),
+        ("kernels", ctypes.c_uint32),
+        ("function", ctypes.POINTER(Function)),
+    ]
+
+
+class Cuda:
+    def __init__(self, folder):
+        self.driver = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), ctypes.RTLD_GLOBAL)
+        self.runtime = ctypes.CDLL(os.path.join(folder, "libcudart.so.13"))
+        self.cupti = ctypes.CDLL(os.path.join(folder, "libcupti.so.13"), ctypes.RTLD_GLOBAL)
+        self.runtime.cudaLaunchKernel.argtypes = [
+            ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+        ]  # fmt: skip
+        self.functions = {}
+
+    def init(self):
+        self.driver.cuInit(0)
+        self.driver.fake_cuda_log("FAKE_CUDA_NO_LOG" not in os.environ)
+
+    def subscribe(self):
+        """Another CUPTI client, as Nsight or torch.profiler is."""
+        self.subscriber = ctypes.c_void_p()
+        self.ignore = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p
+        )(lambda *_: None)
+        self.cupti.cuptiSubscribe(ctypes.byref(self.subscriber), self.ignore, None)
+
+    def unsubscribe(self):
+        self.cupti.cuptiUnsubscribe(self.subscriber)
+
+    def function(self, name):
+        if name not in self.functions:
+            self.functions[name] = Function(name.encode(), 5000)
+        return self.functions[name]
+
+    def launch(self, name):
+        self.runtime.cudaLaunchKernel(
+            ctypes.addressof(self.function(name)), Dim3(8, 1, 1), Dim3(256, 1, 1), None, 0, None
+        )
+
+
+def launch_outer(cuda, count):
+    for _ in range(count):
+        launch_inner(cuda)
+
+
+def launch_inner(cuda):
+    cuda.launch("_Z5plainPf")
+
+
+def launch_deep(cuda, depth, count):
+    if depth > 0:
+        launch_deep(cuda, depth - 1, count)
+    else:
+        launch_outer(cuda, count)
+
+
+def launch_on_threads(cuda, threads, count):
+    started = [
+        threading.Thread(target=launch_outer, args=(cuda, count)) for _ in range(threads)
+    ]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+
+
+def make_training(cuda):
+    import torch
+
+    def make_op(name):
+        @torch.library.custom_op(f"fake_gpu::{name}_backward", mutates_args=())
+        def backward_op(gradient: torch.Tensor) -> torch.Tensor:
+            cuda.launch(f"{name}_backward")
+            return gradient * 2
+
+        @torch.library.custom_op(f"fake_gpu::{name}_forward", mutates_args=())
+        def forward_op(x: torch.Tensor) -> torch.Tensor:
+            cuda.launch(f"{name}_forward")
+            return x * 2
+
+        backward_op.register_fake(torch.empty_like)
+        forward_op.register_fake(torch.empty_like)
+        forward_op.register_autograd(lambda context, gradient: backward_op(gradient))
+        return forward_op
+
+    first_op, second_op = make_op("first"), make_op("second")
+
+    @torch.compile(backend="aot_eager")
+    def first(x):
+        return first_op(x.sin()).sum()
+
+    @torch.compile(backend="aot_eager")
+    def second(x):
+        return second_op(x.cos()).sum()
+
+    x = torch.ones(16, requires_grad=True)
+
+    def train(steps):
+        for _ in range(steps):
+            first(x).backward()
+            second(x).backward()
+
+    return train
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("fakes")
+    parser.add_argument("--torch", action="store_true")
+    parser.add_argument("--late", action="store_true")
+    options = parser.parse_args()
+    train = None
+    cuda = None if options.late else Cuda(options.fakes)
+    if cuda:
+        cuda.init()
+    if options.torch:
+        train = make_training(cuda)
+    print(f"ready {os.getpid()}", flush=True)
+    for number, line in enumerate(sys.stdin, 1):
+        verb, *words = line.split()
+        if verb == "exit":
+            return
+        if verb == "init":
+            cuda = Cuda(options.fakes)
+            cuda.init()
+        elif verb == "launch":
+            launch_outer(cuda, int(words[0]))
+        elif verb == "threads":
+            launch_on_threads(cuda, int(words[0]), int(words[1]))
+        elif verb == "deep":
+            launch_deep(cuda, int(words[0]), int(words[1]))
+        elif verb == "graph":
+            graph = Graph(9, int(words[1]), ctypes.pointer(cuda.function("_Z4nodePf")))
+            for _ in range(int(words[0])):
+                cuda.runtime.cudaGraphLaunch(ctypes.byref(graph), None)
+        elif verb == "copy":
+            for i in range(int(words[0])):
+                cuda.runtime.cudaMemcpyAsync(None, None, ctypes.c_size_t(4096), 1 + i % 3, None)
+        elif verb == "subscribe":
+            cuda.subscribe()
+        elif verb == "unsubscribe":
+            cuda.unsubscribe()
+        elif verb == "sync":
+            cuda.runtime.cudaDeviceSynchronize()
+        elif verb == "train":
+            train(int(words[0]))
+        elif verb == "log":
+            cuda.driver.fake_cuda_write_log(words[0].encode())
+        print(f"did {number} {verb}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""GPU work end to end: jobs on the fakes of tests/fakes, recorded through the in-target library or by
+probes on CUDA itself, held against the fake driver's own log."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter, defaultdict
+
+import pytest
+
+import gpu_library as gpu
+import samples
+from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell
+
+pytestmark = pytest.mark.root_bpf
+
+STEPS = 12
+
+
+def truth_of(job, tmp_path):
+    path = tmp_path / "driver.log"
+    tell(job, f"log {path}")
+    return gpu.read_truth(path)
+
+
+def test_every_launch_has_its_stack_thread_and_work(dynprof, spawn, tmp_path, interpreter):
+    job = start_job(spawn, interpreter.path)
+    run = record(dynprof, tmp_path / "out", job, "--gpu", "on")
+    for line in ("launch 20", "threads 3 15", "graph 4 5", "copy 6", "sync"):
+        tell(job, line)
+    stop(run)
+    truth = truth_of(job, tmp_path)
+    dump = GpuDump(tmp_path / "out")
+    assert_same(dump, truth)
+    assert len(dump.calls) == 20 + 45 + 4 + 6 + 1 and len(dump.work) == 20 + 45 + 20 + 6
+    by_name = defaultdict(list)
+    for call in dump.calls:
+        by_name[call.name].append(call)
+    for call in by_name["cudaLaunchKernel"]:
+        functions = dump.functions(call)
+        assert functions[-3:] == ["launch_outer", "launch_inner", "launch"]
+        assert (functions[1] == "main") == (call.tid == job.pid), functions
+    assert len({call.tid for call in by_name["cudaLaunchKernel"]}) == 4
+    assert all(dump.functions(call)[-1] == "main" for call in by_name["cudaGraphLaunch"])
+    assert [call.works for call in by_name["cudaGraphLaunch"]] == [5] * 4
+    assert dump.devices == [[job.pid, 0, "Fake GPU", 132]]
+
+    trace = check_trace(tmp_path / "out")
+    slices = Counter(e["cat"] for e in trace["traceEvents"] if e["ph"] == "X")
+    assert slices["kernel"] == 85 and slices["gpu_memcpy"] == 6 and slices["cuda_runtime"] == 76
+    flows = Counter(e["ph"] for e in trace["traceEvents"] if e.get("cat") == "ac2g")
+    assert flows == {"s": 75, "f": 91}
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert "GPU: 76 CUDA calls, 91 kernels and copies" in report
+    assert "plain(float*)" in report and "gpu_job.py:" in report
+    ledger = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]
+    assert (ledger["calls"], ledger["work"], ledger["work_without_call"]) == (76, 91, 0)
+
+
+def test_launches_carry_the_trace_id_of_the_region_that_made_them(
+    dynprof, spawn, tmp_path, venv_python
+):
+    job = start_job(spawn, venv_python, "--torch")
+    run = record(dynprof, tmp_path / "out", job)
+    tell(job, f"train {STEPS}")
+    stop(run)
+    truth = truth_of(job, tmp_path)
+    dump = GpuDump(tmp_path / "out")
+    assert_same(dump, truth)
+    kernel = {item.call: item.name for item in dump.work}
+    expected = {
+        "first_forward": ("0/0", False),
+        "first_backward": ("0/0", True),
+        "second_forward": ("1/0", False),
+        "second_backward": ("1/0", True),
+    }
+    told = defaultdict(Counter)
+    for number, call in enumerate(dump.calls):
+        assert call.in_run and not call.compiling, call
+        told[kernel[number]][call.trace_id, call.backward] += 1
+        functions = dump.functions(call)
+        assert functions[-1] == "launch" and "train" in functions
+    assert told == {name: {identity: STEPS} for name, identity in expected.items()}
+
+    trace = check_trace(tmp_path / "out")
+    regions = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["cat"] == "cpu_op"]
+    for call in (e for e in trace["traceEvents"] if e.get("cat") == "cuda_runtime"):
+        inside = [
+            region
+            for region in regions
+            if (region["pid"], region["tid"]) == (call["pid"], call["tid"])
+            and region["ts"] <= call["ts"] <= region["ts"] + region["dur"]
+        ]
+        assert inside[-1]["args"]["trace_id"] == call["args"]["trace_id"]
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert "bw 0/0" in report and "bw 1/0" in report
+    regions = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]["regions"]
+    assert {
+        (r["trace_id"], r["backward"]): (r["runs"], r["launches"], r["work"]) for r in regions
+    } == {identity: (STEPS,) * 3 for identity in expected.values()}
+
+
+def test_attaching_again_and_again(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python)
+    inside = gpu.Inside(job.pid)
+    seen = set()
+    for attempt in range(3):
+        run = record(dynprof, tmp_path / f"out{attempt}", job)
+        tell(job, "launch 30")
+        stop(run)
+        assert inside.status().code == gpu.OFF
+        assert all(inside.semaphore(probe) == 0 for probe in gpu.PROBES)
+        tell(job, "launch 5")  # nobody listens
+        dump = GpuDump(tmp_path / f"out{attempt}")
+        assert len(dump.calls) == len(dump.work) == 30 and dump.orphans == 0 and dump.lost() == {}
+        assert {item.name for item in dump.work} == {"_Z5plainPf"}, "names come at each attach"
+        seen |= {call.correlation for call in dump.calls}
+    assert len(seen) == 90
+    assert set(truth_of(job, tmp_path).calls) - seen and job.process.poll() is None
+
+
+def test_a_killed_profiler_leaves_the_job_as_it_was(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python)
+    inside = gpu.Inside(job.pid)
+    run = record(dynprof, tmp_path / "killed", job)
+    tell(job, "launch 10")
+    inside.await_status(gpu.ON)
+    run.signal(signal.SIGKILL)
+    inside.await_status(gpu.OFF, timeout=10)
+    assert all(inside.semaphore(probe) == 0 for probe in gpu.PROBES)
+    tell(job, "launch 10")
+    run = record(dynprof, tmp_path / "again", job)
+    tell(job, "launch 10")
+    stop(run)
+    dump = GpuDump(tmp_path / "again")
+    assert len(dump.calls) == len(dump.work) == 10 and dump.lost() == {}
+
+
+def test_a_job_that_ends_while_recorded_loses_nothing(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python)
+    run = record(dynprof, tmp_path / "out", job)
+    tell(job, "threads 2 500")
+    truth = truth_of(job, tmp_path)
+    job.send("exit")
+    assert job.wait() == 0
+    done = run.wait()
+    assert done.rc == 0 and "did not answer" not in done.err, done
+    assert_same(GpuDump(tmp_path / "out"), truth)
+
+
+def test_cuda_that_comes_later_is_found(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python, "--late")
+    # Samples of a job that sleeps are none: it is found all the same.
+    run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
+    assert "GPU" not in run.err
+    tell(job, "init")
+    run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
+    tell(job, "launch 7")
+    stop(run)
+    dump = GpuDump(tmp_path / "out")
+    assert len(dump.calls) == len(dump.work) == 7
+
+
+def test_a_busy_cupti_is_told_once_and_tried_again(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python)
+    tell(job, "subscribe")
+    run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
+    run.wait_for_err(r"another CUPTI client is at work \(39\)")
+    tell(job, "launch 5")
+    tell(job, "unsubscribe")
+    run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
+    tell(job, "launch 5")
+    done = stop(run)
+    assert done.err.count("another CUPTI client") == 1, done
+    assert len(GpuDump(tmp_path / "out").calls) == 5
+
+
+def test_the_library_is_asked_for_and_missing(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python, library=False)
+    done = dynprof.run("record", "--pid", job.pid, "--gpu", "on", "-o", tmp_path / "out")
+    assert done.rc == 1 and "CUDA_INJECTION64_PATH" in done.err, done
+    assert "libdynprof_cupti.so" in done.err and not (tmp_path / "out").exists()
+
+
+def test_off_touches_nothing(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python)
+    inside = gpu.Inside(job.pid)
+    run = record(dynprof, tmp_path / "out", job, "--gpu", "off")
+    tell(job, "launch 5")
+    assert all(inside.semaphore(probe) == 0 for probe in gpu.PROBES)
+    done = stop(run)
+    assert "GPU" not in done.err
+    assert GpuDump(tmp_path / "out").calls == []
+
+
+def test_an_unknown_mode_is_refused(dynprof):
+    done = dynprof.run("record", "--pid", os.getpid(), "--gpu", "maybe")
+    assert done.rc == 2 and "--gpu auto, on or off" in done.err, done
+
+
+def test_without_the_library_each_launch_is_seen_once(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python, library=False)
+    run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
+    run.wait_for_err("uses CUDA without libdynprof_cupti.so")
+    before = time.monotonic_ns()
+    for line in ("launch 20", "threads 2 10", "graph 3 4", "copy 6", "sync"):
+        tell(job, line)
+    after = time.monotonic_ns()
+    done = stop(run)
+    assert done.err.count("uses CUDA without") == 1
+    dump = GpuDump(tmp_path / "out")
+    assert Counter(call.name for call in dump.calls) == {
+        "cuLaunchKernel": 40,
+        "cuGraphLaunch": 3,
+        "cuMemcpyHtoDAsync_v2": 2,
+        "cuMemcpyDtoHAsync_v2": 2,
+        "cuMemcpyDtoDAsync_v2": 2,
+    }
+    assert all(call.bare and call.end == 0 and before < call.begin < after for call in dump.calls)
+    launches = [call for call in dump.calls if call.name == "cuLaunchKernel"]
+    for call in launches:
+        assert dump.functions(call)[-3:] == ["launch_outer", "launch_inner", "launch"]
+    assert dump.items == [] and dump.lost() == {}
+    check_trace(tmp_path / "out")
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert "49 CUDA calls were seen without" in report and "not known" in report
+
+
+REAL = r"""
+#include <cuda_runtime.h>
+#include <stdio.h>
+__global__ void plain(float* x) { *x = 1; }
+int main() {
+  char line[64];
+  int error = 0;
+  while (fgets(line, sizeof line, stdin)) {
+    for (int i = 0; i < 20; ++i) plain<<<1, 32>>>(nullptr);
+    error = cudaGetLastError();
+    cudaMemsetAsync(nullptr, 0, 4, 0);
+  }
+  return error;
+}
+"""
+
+
+def test_the_real_runtime_without_a_gpu(dynprof, tmp_path):
+    """NVIDIA's own libcudart: the launches fail without a driver, and are seen all the same."""
+    nvcc = gpu.CUDA / "bin" / "nvcc"
+    if not nvcc.exists():
+        gpu.unavailable(f"no {nvcc}")
+    source, program, orders = tmp_path / "real.cu", tmp_path / "real", tmp_path / "orders"
+    source.write_text(REAL)
+    subprocess.run(
+        [nvcc, "-cudart", "shared", "-o", program, source, "-Xlinker", f"-rpath={gpu.CUDA}/lib64"],
+        check=True,
+        timeout=300,
+    )
+    os.mkfifo(orders)
+    run = dynprof.start(
+        "record", "-o", tmp_path / "out", "--", "sh", "-c", f"exec {program} < {orders}"
+    )
+    with open(orders, "w") as to_job:
+        run.wait_for_err("calls into libcudart are recorded")
+        to_job.write("go\n")
+    done = run.wait()
+    if done.rc == 0:
+        gpu.unavailable("there is a GPU: the launches succeed")
+    assert done.rc == 35, done  # cudaErrorInsufficientDriver
+    dump = GpuDump(tmp_path / "out")
+    assert Counter(call.name for call in dump.calls) == {
+        "cudaLaunchKernel": 20,
+        "cudaMemsetAsync": 1,
+    }
+    assert all(call.bare for call in dump.calls) and dump.lost() == {}
+
+
+@pytest.mark.parametrize("per_second", [50_000])
+def test_nothing_is_lost_at_fifty_thousand_launches_a_second(dynprof, tmp_path, per_second):
+    threads, launches = 2, 50_000
+    pause = threads * 1_000_000 // per_second
+    log, orders = tmp_path / "driver.log", tmp_path / "orders"
+    os.mkfifo(orders)
+    run = dynprof.start(
+        "record", "--gpu", "on", "-o", tmp_path / "out", "--",
+        "sh", "-c", f"exec {gpu.TARGET} {gpu.FAKE_CUPTI} < {orders}",
+        env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY)},
+    )  # fmt: skip
+    with open(orders, "w") as to_job:
+        run.wait_for_err(r"GPU work of process \d+ is traced")
+        to_job.write(f"storm {threads} {launches} {pause}\nsync\nlog {log}\nexit\n")
+    done = run.wait(timeout=180)
+    assert done.rc == 0, done
+    truth = gpu.read_truth(log)
+    assert len(truth.launches()) == threads * launches
+    dump = GpuDump(tmp_path / "out")
+    assert_same(dump, truth)

@@ -1,0 +1,265 @@
+// Kernels find their calls, calls their compiled regions; what that adds up to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "symbolizer/attribution/gpu_summary.h"
+#include "symbolizer/export/chrome.h"
+#include "symbolizer/export/gpu_json.h"
+#include "symbolizer/export/gpu_occupancy.h"
+#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/report/report.h"
+#include "tests/unit/fake_edges.h"
+#include "tests/unit/fake_torch.h"
+
+namespace dynprof {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint32_t kLaunchKernel = DYNPROF_GPU_CALL(DYNPROF_GPU_RUNTIME, 211);
+constexpr std::uint32_t kGraphLaunch = DYNPROF_GPU_CALL(DYNPROF_GPU_RUNTIME, 311);
+constexpr std::uint64_t kUs = 1000;
+
+// Calls and work of one process, in microseconds from the recording's start.
+class FakeGpu {
+ public:
+  explicit FakeGpu(FakeRecording& recording) : fake(recording) {}
+
+  void call(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us, std::uint64_t long_us,
+            StackId stack = 0, std::uint32_t number = kLaunchKernel, ContextId context = 0) {
+    launch(thread, correlation, at_us, stack, number, context);
+    GpuRecord& row = record(thread, DYNPROF_GPU_CALL_RECORD, correlation, at_us, long_us);
+    row.record.call.call = number;
+    row.record.call.call_class = gpu_call_class(number);
+    row.record.thread = static_cast<std::uint32_t>(fake.tables().threads[thread].tid);
+  }
+  void launch(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us, StackId stack = 0,
+              std::uint32_t number = kLaunchKernel, ContextId context = 0, std::uint8_t flags = 0) {
+    fake.edit_tables().gpu_launches.push_back({.time_ns = time(at_us),
+                                               .thread = thread,
+                                               .correlation = correlation,
+                                               .call = number,
+                                               .stack = stack,
+                                               .context = context,
+                                               .flags = flags});
+  }
+  void kernel(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us,
+              std::uint64_t long_us, const char* name = "_Z5plainPf") {
+    GpuRecord& row = record(thread, DYNPROF_GPU_KERNEL, correlation, at_us, long_us);
+    row.record.name = fake.string(name);
+    row.record.stream = 7;
+    for (int i = 0; i < 3; ++i) row.record.kernel.grid[i] = row.record.kernel.block[i] = 1;
+  }
+  std::uint64_t time(std::uint64_t us) const { return fake.meta().start_ns + us * kUs; }
+
+  FakeRecording& fake;
+
+ private:
+  GpuRecord& record(ThreadId thread, std::uint32_t kind, std::uint32_t correlation,
+                    std::uint64_t at_us, std::uint64_t long_us) {
+    GpuRecord row;
+    row.pid = fake.tables().threads[thread].pid;
+    row.record.kind = kind;
+    row.record.correlation = correlation;
+    row.record.start_ns = time(at_us);
+    row.record.end_ns = time(at_us + long_us);
+    if (kind == DYNPROF_GPU_CALL_RECORD) row.record.device = ~0u;
+    return fake.edit_tables().gpu_records.emplace_back(row);
+  }
+};
+
+// A run of a region on a thread, in microseconds.
+void run(FakeRecording& fake, ThreadId thread, const char* name, std::uint64_t begin_us,
+         std::uint64_t end_us) {
+  SpanEdge edge;
+  edge.thread = thread;
+  edge.kind = EdgeKind::kRegionBegin;
+  edge.name = fake.string(name);
+  edge.time_ns = fake.meta().start_ns + begin_us * kUs;
+  fake.edge(edge);
+  edge.kind = EdgeKind::kRegionEnd;
+  edge.name = 0;
+  edge.time_ns = fake.meta().start_ns + end_us * kUs;
+  fake.edge(edge);
+  std::ranges::stable_sort(fake.edit_tables().edges, {}, &SpanEdge::time_ns);  // as a reader does
+}
+
+TEST(GpuWork, NothingWithoutRecords) {
+  FakeRecording fake;
+  Attribution attribution(fake);
+  EXPECT_TRUE(GpuWork(attribution).empty());
+  EXPECT_TRUE(gpu_json(attribution).is_null());
+}
+
+TEST(GpuWork, KernelsFindTheCallOfTheirProcess) {
+  FakeRecording fake;
+  ThreadId one = fake.thread(100, 100, "python3"), other = fake.thread(200, 200, "python3");
+  StackId stack = fake.stack({fake.python("train.py", "main", 10, 12)});
+  FakeGpu gpu(fake);
+  gpu.call(one, 5, 100, 3, stack);
+  gpu.call(other, 5, 50, 3);
+  gpu.kernel(one, 5, 200, 10);
+  gpu.kernel(other, 5, 150, 10);
+  gpu.kernel(one, 6, 300, 10);  // its call began before
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  ASSERT_EQ(work.calls().size(), 2u);
+  ASSERT_EQ(work.items().size(), 3u);
+  EXPECT_EQ(work.calls()[0].pid, 200);
+  EXPECT_EQ(work.calls()[1].stack, stack);
+  EXPECT_EQ(work.items()[0].call, 0u);
+  EXPECT_EQ(work.items()[1].call, 1u);
+  EXPECT_EQ(work.items()[2].call, kNoIndex);
+  EXPECT_EQ(work.orphans(), 1u);
+}
+
+TEST(GpuWork, AGraphIsOneCallAndManyKernels) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  FakeGpu gpu(fake);
+  gpu.call(thread, 9, 10, 2, 0, kGraphLaunch);
+  for (std::uint64_t i = 0; i < 4; ++i) gpu.kernel(thread, 9, 20 + 10 * i, 5);
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  ASSERT_EQ(work.calls().size(), 1u);
+  EXPECT_EQ(work.calls()[0].works, 4u);
+  EXPECT_EQ(gpu_call_name(work.calls()[0].call), "cudaGraphLaunch");
+  EXPECT_EQ(summarize(work).graph_launches, 1u);
+}
+
+TEST(GpuWork, ACallWhoseLaunchWasLostIsThereWithoutAStack) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 101, "python3");
+  FakeGpu gpu(fake);
+  gpu.call(thread, 3, 10, 2);
+  fake.edit_tables().gpu_launches.clear();
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  ASSERT_EQ(work.calls().size(), 1u);
+  EXPECT_FALSE(work.calls()[0].announced);
+  EXPECT_EQ(work.calls()[0].thread, thread);
+  EXPECT_EQ(work.calls()[0].end_ns, gpu.time(12));
+}
+
+TEST(GpuWork, CallsBelongToTheInnermostRunOfTheirThread) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3"), other = fake.thread(100, 101, "worker");
+  run(fake, thread, "Torch-Compiled Region: 0/0", 100, 500);
+  run(fake, thread, "Torch-Compiled Region: 1/0", 200, 300);
+  FakeGpu gpu(fake);
+  for (auto [correlation, at] :
+       {std::pair(1u, 50u), {2u, 150u}, {3u, 250u}, {4u, 350u}, {5u, 600u}})
+    gpu.call(thread, correlation, at, 1);
+  gpu.call(other, 6, 250, 1);
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  std::map<std::uint32_t, std::string> ids;
+  for (const GpuCall& call : work.calls())
+    ids[call.correlation] = is_valid(call.id) ? call.id.text() : "-";
+  EXPECT_EQ(ids, (std::map<std::uint32_t, std::string>{
+                     {1, "-"}, {2, "0/0"}, {3, "1/0"}, {4, "0/0"}, {5, "-"}, {6, "-"}}));
+}
+
+TEST(GpuWork, ACallWhileCompilingBelongsToTheCompile) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  run(fake, thread, "Torch-Compiled Region: 0/0", 100, 500);
+  ContextId compiling = fake.torch_context(fake.torch_state("2/0", 0));
+  FakeGpu gpu(fake);
+  gpu.call(thread, 1, 150, 1, 0, kLaunchKernel, compiling);
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  EXPECT_EQ(work.calls()[0].id.text(), "2/0");
+  EXPECT_TRUE(work.calls()[0].compiling);
+  EXPECT_TRUE(summarize(work).regions.empty()) << "autotuning is no run of the region";
+}
+
+TEST(GpuSummary, GapsAndIdleOfARegion) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  run(fake, thread, "Torch-Compiled Region: 0/0", 100, 200);
+  run(fake, thread, "Torch-Compiled Region: 0/0", 1000, 1100);
+  FakeGpu gpu(fake);
+  gpu.call(thread, 1, 110, 5);
+  gpu.call(thread, 2, 130, 5);  // 15 us after the first ended
+  gpu.kernel(thread, 1, 120, 10);
+  gpu.kernel(thread, 2, 150, 10);  // idle from 130 to 150
+  gpu.call(thread, 3, 1010, 4);
+  gpu.kernel(thread, 3, 1020, 30);
+  gpu.call(thread, 4, 140, 2);  // of no region's kernel, but the GPU is not idle meanwhile
+  gpu.kernel(thread, 4, 135, 5, "_Z4nodePf");
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  GpuSummary summary = summarize(work);
+  ASSERT_EQ(summary.regions.size(), 1u);
+  const GpuRegionRow& row = summary.regions[0];
+  EXPECT_EQ(row.id.text(), "0/0");
+  EXPECT_EQ(row.runs, 2u);
+  EXPECT_EQ(row.launches, 4u);
+  EXPECT_EQ(row.launch_ns, 16 * kUs);
+  EXPECT_EQ(row.gap_ns, (15 + 5) * kUs);
+  EXPECT_EQ(row.work_ns, 55 * kUs);
+  EXPECT_EQ(row.idle_ns, 15 * kUs);
+  ASSERT_EQ(summary.kernels.size(), 2u);
+  EXPECT_EQ(summary.kernels[0].total_ns, 50 * kUs);
+  EXPECT_EQ(summary.kernels[0].calls, 3u);
+}
+
+TEST(GpuReport, SaysWhatWasSeenWithoutTheLibrary) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  FakeGpu gpu(fake);
+  gpu.launch(thread, 0, 10, 0, DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 307), 0, kGpuCallBare);
+  gpu.launch(thread, 0, 20, 0, DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 307), 0, kGpuCallBare);
+  Attribution attribution(fake);
+  EXPECT_EQ(GpuWork(attribution).calls().size(), 2u) << "they are two, though without an id";
+  FoldedRecording folded(attribution);
+  std::string report = render_report(folded, {});
+  EXPECT_THAT(report, HasSubstr("2 CUDA calls were seen without libdynprof_cupti.so"));
+  EXPECT_THAT(report, Not(HasSubstr("Launch overhead")));
+}
+
+TEST(GpuReport, NamesAreMadeSafe) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  FakeGpu gpu(fake);
+  gpu.call(thread, 1, 10, 1);
+  gpu.kernel(thread, 1, 20, 5, "evil\x1b[2J\nname");
+  Attribution attribution(fake);
+  FoldedRecording folded(attribution);
+  EXPECT_THAT(render_report(folded, {}), Not(HasSubstr("\x1b")));
+  EXPECT_NO_THROW(gpu_json(attribution).dump());
+}
+
+TEST(GpuOccupancy, OfAKernelThatFillsAnH200) {
+  dynprof_gpu_device device = {};
+  device.warp_size = 32;
+  device.processors = 132;
+  device.threads_per_processor = 2048;
+  device.registers_per_processor = 65536;
+  device.shared_per_processor = 233472;
+  device.compute_major = 9;
+  dynprof_gpu_kernel kernel = {};
+  kernel.grid[0] = 132 * 16;
+  kernel.grid[1] = kernel.grid[2] = kernel.block[1] = kernel.block[2] = 1;
+  kernel.block[0] = 256;
+  kernel.registers = 32;
+  GpuOccupancy full = gpu_occupancy(kernel, &device);
+  EXPECT_DOUBLE_EQ(full.blocks_per_processor, 16);
+  EXPECT_DOUBLE_EQ(full.warps_per_processor, 128);
+  EXPECT_EQ(full.percent, 100u);
+  kernel.registers = 128;  // 2 blocks of 8 warps of 4,096 registers
+  EXPECT_EQ(gpu_occupancy(kernel, &device).percent, 25u);
+  kernel.grid[0] = 66;  // half a block each
+  EXPECT_EQ(gpu_occupancy(kernel, &device).percent, 6u);
+  EXPECT_EQ(gpu_occupancy(kernel, nullptr).percent, 0u);
+  kernel.block[0] = -5;
+  EXPECT_EQ(gpu_occupancy(kernel, &device).percent, 0u);
+}
+
+}  // namespace
+}  // namespace dynprof

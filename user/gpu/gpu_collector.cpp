@@ -1,0 +1,206 @@
+#include "user/gpu/gpu_collector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "user/collector/event_view.h"
+
+namespace dynprof {
+namespace {
+
+// CUDA is mapped when torch is imported, the driver and the library when CUDA is first used.
+constexpr std::uint64_t kSoonNs = 100'000'000;
+constexpr std::uint64_t kLaterNs = 1'000'000'000;
+constexpr unsigned kSoonLooks = 50;
+
+// In a process that was forked the library is mapped, but its thread is not there.
+bool library_runs(pid_t pid) {
+  auto threads = list_threads(pid);
+  return threads && std::any_of(threads->begin(), threads->end(),
+                                [&](pid_t tid) { return read_comm(pid, tid) == "dynprof-gpu"; });
+}
+
+CudaMappings cuda_of(pid_t pid) {
+  auto mappings = read_mappings(pid);
+  if (!mappings) return {};
+  CudaMappings cuda = find_cuda(*mappings);
+  if (cuda.library && !library_runs(pid)) cuda = {};
+  return cuda;
+}
+
+}  // namespace
+
+Result<void> GpuCollector::check(const std::vector<pid_t>& targets) const {
+  if (mode_ != GpuMode::kOn) return {};
+  for (pid_t pid : targets) {
+    if (cuda_of(pid).library) continue;
+    return error(fmt::format("--gpu on: process {} does not have libdynprof_cupti.so", pid),
+                 "start the job with CUDA_INJECTION64_PATH=/usr/local/lib/libdynprof_cupti.so, or "
+                 "use --gpu auto for launches without durations");
+  }
+  return {};
+}
+
+void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
+  if (mode_ == GpuMode::kOff) return;
+  Followed& followed = processes_.try_emplace(pid, pid).first->second;
+  if (followed.failed || followed.gpu.tier() == GpuTier::kLibrary || now_ns < followed.next_look_ns)
+    return;
+  followed.next_look_ns = now_ns + (followed.looks++ < kSoonLooks ? kSoonNs : kLaterNs);
+  const CudaMappings cuda = cuda_of(pid);
+  if (cuda.best() > followed.gpu.tier()) attach(pid, followed, cuda);
+}
+
+void GpuCollector::forget(pid_t pid) {
+  const auto at = processes_.find(pid);
+  if (at == processes_.end()) return;
+  if (const auto& status = at->second.gpu.status()) add_losses(*status);
+  processes_.erase(at);
+}
+
+bool GpuCollector::traces(pid_t pid) const {
+  const auto at = processes_.find(pid);
+  return at != processes_.end() && at->second.gpu.tier() != GpuTier::kNone;
+}
+
+void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cuda) {
+  const GpuTier tier = cuda.best();
+  if (mode_ == GpuMode::kOn && tier != GpuTier::kLibrary) return;
+  auto failed = [&](const Error& failure) {
+    followed.failed = true;
+    note_(fmt::format("GPU work of process {} is not recorded: {}", pid, failure.what));
+  };
+  if (!kernel_) {
+    auto loaded = GpuKernel::load(kernel_side_);
+    if (!loaded) return failed(loaded.error());
+    kernel_ = std::move(*loaded);
+  }
+  if (auto attached = followed.gpu.attach(cuda, tier, *kernel_); !attached)
+    return failed(attached.error());
+  if (tier == GpuTier::kDriver)
+    note_(
+        fmt::format("process {} uses CUDA without libdynprof_cupti.so: its launches are recorded, "
+                    "how long they run on the GPU is not known",
+                    pid));
+  if (tier == GpuTier::kRuntime)
+    note_(fmt::format("process {}: calls into libcudart are recorded until it has a driver", pid));
+}
+
+bool GpuCollector::probes_settled(pid_t pid) {
+  if (mode_ == GpuMode::kOff) return true;
+  const auto at = processes_.find(pid);
+  if (at != processes_.end() && (at->second.failed || at->second.gpu.tier() == GpuTier::kLibrary))
+    return true;
+  // A process that has no CUDA by the time torch is there will not get it: it is no CUDA build.
+  return mode_ == GpuMode::kAuto && cuda_of(pid).best() == GpuTier::kNone;
+}
+
+void GpuCollector::on_launch(std::span<const std::byte> bytes, FollowedProcess& process,
+                             SampleEncoder& encoder, RecordingWriter& writer) {
+  auto view = decode_sample(bytes);
+  if (!view) {
+    malformed_++;
+    return;
+  }
+  const SamplePlace place = encoder.place(*view, process);
+  GpuLaunch launch;
+  launch.time_ns = view->sample.header.time_ns;
+  launch.thread = process.thread(static_cast<pid_t>(view->sample.header.tid), writer);
+  launch.correlation = static_cast<std::uint32_t>(view->sample.ip);
+  launch.call = static_cast<std::uint32_t>(view->sample.ip >> 32);
+  launch.stack = place.stack;
+  launch.context = place.context;
+  if (view->sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
+  if (view->sample.flags & DP_SAMPLE_GPU_BARE) launch.flags |= kGpuCallBare;
+  writer.gpu_launch(launch);
+}
+
+void GpuCollector::on_batch(std::span<const std::byte> bytes, const GpuProcess& gpu, pid_t pid,
+                            RecordingWriter& writer) {
+  auto records = decode_gpu_batch(bytes);
+  if (!records) {
+    malformed_++;
+    return;
+  }
+  for (const dynprof_gpu_record& record : *records) {
+    if (!is_plausible(record)) {
+      implausible_++;
+      continue;
+    }
+    GpuRecord row{pid, record};
+    row.record.name = gpu.name(record.name);
+    writer.gpu_record(row);
+  }
+}
+
+bool GpuCollector::on_event(const dp_event_header& header, std::span<const std::byte> bytes,
+                            FollowedProcess& process, SampleEncoder& encoder,
+                            RecordingWriter& writer) {
+  if (header.kind < DP_EVENT_GPU_LAUNCH || header.kind > DP_EVENT_GPU_STATUS) return false;
+  const auto pid = static_cast<pid_t>(header.pid);
+  const auto at = processes_.find(pid);
+  if (at == processes_.end()) return true;
+  GpuProcess& gpu = at->second.gpu;
+  switch (header.kind) {
+    case DP_EVENT_GPU_LAUNCH:
+      on_launch(bytes, process, encoder, writer);
+      break;
+    case DP_EVENT_GPU_BATCH:
+      on_batch(bytes, gpu, pid, writer);
+      break;
+    case DP_EVENT_GPU_NAME:
+      if (auto name = decode_gpu_name(bytes))
+        gpu.name(name->id, writer.string(name->text));
+      else
+        malformed_++;
+      break;
+    case DP_EVENT_GPU_STATUS:
+      if (auto status = decode_gpu_status(bytes)) {
+        if (std::string line = gpu.on_status(*status); !line.empty()) note_(line);
+      } else {
+        malformed_++;
+      }
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+void GpuCollector::begin_detach() {
+  for (auto& [pid, followed] : processes_) followed.gpu.begin_detach();
+}
+
+bool GpuCollector::settled() const {
+  return std::all_of(processes_.begin(), processes_.end(),
+                     [](const auto& entry) { return entry.second.gpu.settled(); });
+}
+
+void GpuCollector::finish_detach() {
+  for (auto& [pid, followed] : processes_) {
+    if (!followed.gpu.settled())
+      note_(fmt::format(
+          "the library in process {} did not answer: the last of its GPU work may be missing",
+          pid));
+    if (mode_ == GpuMode::kOn && followed.gpu.tier() != GpuTier::kLibrary && !followed.failed)
+      note_(fmt::format("--gpu on: process {} never had libdynprof_cupti.so", pid));
+    if (const auto& status = followed.gpu.status()) add_losses(*status);
+    followed.gpu.finish_detach();
+  }
+}
+
+void GpuCollector::add_losses(const dynprof_gpu_status& status) {
+  lost_in_target_ += status.dropped_ring + status.dropped_cupti;
+  capped_ += status.dropped_rate + status.dropped_rate_records;
+  implausible_ += status.implausible_times;
+}
+
+void GpuCollector::fill(Counters& counters) const {
+  counters[DP_COUNT_GPU_TARGET_LOST] = lost_in_target_;
+  counters[DP_COUNT_GPU_RATE_CAPPED] = capped_;
+  counters[DP_COUNT_GPU_IMPLAUSIBLE] = implausible_;
+  counters[DP_COUNT_MALFORMED_EVENT] += malformed_;
+}
+
+}  // namespace dynprof

@@ -1,0 +1,78 @@
+// GPU tracing of all processes of a session: finds what can be traced, and turns its events into the
+// recording.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "symbolizer/recording/writer.h"
+#include "user/collector/followed_process.h"
+#include "user/collector/kernel_side.h"
+#include "user/collector/sample_encoder.h"
+#include "user/gpu/gpu_options.h"
+#include "user/gpu/gpu_process.h"
+
+namespace dynprof {
+
+class GpuCollector {
+ public:
+  using Note = std::function<void(const std::string& sentence)>;
+  GpuCollector(GpuMode mode, KernelSide& kernel, Note note)
+      : mode_(mode), kernel_side_(kernel), note_(std::move(note)) {}
+
+  // Before anything is recorded: --gpu on wants the library in each of these processes.
+  Result<void> check(const std::vector<pid_t>& targets) const;
+  // Looks at a process, if it is time to: it may have mapped CUDA, or more of it, since.
+  void look(pid_t pid, std::uint64_t now_ns);
+  // Another program runs in it: exec.
+  void forget(pid_t pid);
+  // A copy of its parent: CUDA does not work in it, and the library sleeps.
+  void forked(pid_t pid) { processes_.try_emplace(pid, pid).first->second.failed = true; }
+  // Events of it may still come, though it has ended.
+  bool traces(pid_t pid) const;
+  // Nothing will be probed any more that is not already.
+  bool probes_settled(pid_t pid);
+
+  // True: it was one of ours.
+  bool on_event(const dp_event_header& header, std::span<const std::byte> bytes,
+                FollowedProcess& process, SampleEncoder& encoder, RecordingWriter& writer);
+
+  // The libraries then send what they still have: consume until settled(), at most kDetachNs.
+  static constexpr std::uint64_t kDetachNs = 3'000'000'000;
+  void begin_detach();
+  bool settled() const;
+  void finish_detach();
+
+  // What was lost inside the targets.
+  void fill(Counters& counters) const;
+
+ private:
+  struct Followed {
+    explicit Followed(pid_t pid) : gpu(pid) {}
+    GpuProcess gpu;
+    std::uint64_t next_look_ns = 0;
+    unsigned looks = 0;
+    bool failed = false;  // and said; or nothing can be there
+  };
+  void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);
+  void add_losses(const dynprof_gpu_status& status);
+  void on_launch(std::span<const std::byte> bytes, FollowedProcess& process, SampleEncoder& encoder,
+                 RecordingWriter& writer);
+  void on_batch(std::span<const std::byte> bytes, const GpuProcess& gpu, pid_t pid,
+                RecordingWriter& writer);
+
+  GpuMode mode_;
+  KernelSide& kernel_side_;
+  Note note_;
+  std::unique_ptr<GpuKernel> kernel_;
+  std::map<pid_t, Followed> processes_;
+  std::uint64_t lost_in_target_ = 0, capped_ = 0, implausible_ = 0, malformed_ = 0;
+};
+
+}  // namespace dynprof

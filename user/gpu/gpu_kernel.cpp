@@ -1,0 +1,88 @@
+#include "user/gpu/gpu_kernel.h"
+
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpu.skel.h"
+#include "user/collector/skeleton.h"
+
+namespace dynprof {
+namespace {
+
+// A job launches up to 200,000 kernels a second: 128 bytes for each and for its call, and a stack of
+// 1 KB for each launch. The consumer comes every 20 ms at least.
+constexpr std::uint32_t kRingBytes = 32 << 20;
+
+Error gpu_error(const std::string& what, int value) {
+  const int number = value < 0 ? -value : value;
+  Error failure = error(fmt::format("{}: {}", what, errno_text(number)));
+  failure.errno_value = number;
+  return failure;
+}
+
+class LoadedGpuKernel final : public GpuKernel {
+ public:
+  explicit LoadedGpuKernel(Skeleton<gpu_bpf> skeleton) : skeleton_(std::move(skeleton)) {}
+
+  Result<Link> attach(GpuProbe probe, pid_t pid, const std::string& path, std::uint64_t location,
+                      std::uint64_t semaphore) override {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = semaphore);
+    Link link(
+        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), location, &options));
+    if (!link) return gpu_error("cannot probe libdynprof_cupti.so", errno);
+    return link;
+  }
+
+  Result<Link> attach_call(pid_t pid, const std::string& path, const std::string& symbol,
+                           std::uint32_t call) override {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = call, .func_name = symbol.c_str());
+    Link link(bpf_program__attach_uprobe_opts(skeleton_->progs.gpu_called, pid, path.c_str(), 0,
+                                              &options));
+    if (!link) return gpu_error(fmt::format("cannot probe {}", symbol), errno);
+    return link;
+  }
+
+ private:
+  bpf_program* program_of(GpuProbe probe) {
+    switch (probe) {
+      case GpuProbe::kBatch:
+        return skeleton_->progs.gpu_batched;
+      case GpuProbe::kName:
+        return skeleton_->progs.gpu_named;
+      case GpuProbe::kStatus:
+        return skeleton_->progs.gpu_status_changed;
+      case GpuProbe::kLaunch:
+        break;
+    }
+    return skeleton_->progs.gpu_launched;
+  }
+
+  Skeleton<gpu_bpf> skeleton_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
+  Skeleton<gpu_bpf> skeleton(gpu_bpf::open());
+  if (!skeleton) return gpu_error("cannot open the GPU programs", errno);
+  auto& maps = skeleton->maps;
+  // Not code_caches: its entries would be of another generation of markers.
+  for (bpf_map* shared :
+       {maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes}) {
+    const int fd = kernel.map_fd(bpf_map__name(shared));
+    if (int rc = bpf_map__reuse_fd(shared, fd))
+      return gpu_error(fmt::format("cannot share BPF map {}", bpf_map__name(shared)), rc);
+  }
+  bpf_map__set_max_entries(maps.gpu_events, kRingBytes);
+  bpf_map__set_max_entries(maps.code_caches,
+                           static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
+  skeleton->rodata->gpu_wakeup_bytes = kRingBytes / 8;
+  if (int rc = gpu_bpf::load(skeleton.get()))
+    return gpu_error("the kernel refused the GPU programs", rc);
+  TRY(kernel.add_ring(bpf_map__fd(maps.gpu_events)));
+  return std::unique_ptr<GpuKernel>(std::make_unique<LoadedGpuKernel>(std::move(skeleton)));
+}
+
+}  // namespace dynprof

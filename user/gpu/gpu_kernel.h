@@ -1,0 +1,31 @@
+// The kernel side of GPU tracing (bpf/gpu.bpf.c): loaded when the first process is found that has
+// something to trace, beside what KernelSide loads, whose maps and consumer it uses.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "user/collector/kernel_side.h"
+
+namespace dynprof {
+
+enum class GpuProbe : std::uint8_t { kLaunch, kBatch, kName, kStatus };
+
+class GpuKernel {
+ public:
+  // Its events come out of kernel.consume().
+  static Result<std::unique_ptr<GpuKernel>> load(KernelSide& kernel);
+  virtual ~GpuKernel() = default;
+
+  // On one of the library's USDT probes in one process: offsets in the file at `path`.
+  virtual Result<Link> attach(GpuProbe probe, pid_t pid, const std::string& path,
+                              std::uint64_t location, std::uint64_t semaphore) = 0;
+  // On a function of CUDA's; `call` (DYNPROF_GPU_CALL) is what its hits are told as.
+  virtual Result<Link> attach_call(pid_t pid, const std::string& path, const std::string& symbol,
+                                   std::uint32_t call) = 0;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,214 @@
+#include "user/gpu/gpu_process.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "user/gpu/usdt_notes.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::string_view kLibraryName = "libdynprof_cupti.so";
+constexpr std::size_t kMaxNames = 1 << 16;
+
+struct Wanted {
+  GpuProbe probe;
+  std::string_view name;
+  std::string_view arguments;  // where bpf/gpu.bpf.c looks for them
+};
+// In the order they are set; the last one is the switch.
+constexpr std::array kWanted = {
+    Wanted{GpuProbe::kStatus, "gpu_status", "4@%eax 4@%edx 8@%rdi 4@%ecx"},
+    Wanted{GpuProbe::kName, "gpu_name", "4@%edi 8@%rsi 4@%edx"},
+    Wanted{GpuProbe::kBatch, "gpu_batch", "8@%rdi 4@%esi"},
+    Wanted{GpuProbe::kLaunch, "gpu_launch", "4@%edi 4@%esi 8@%rdx 4@%ecx"},
+};
+
+struct Function {
+  const char* symbol;
+  std::uint32_t cbid;  // as in cupti/calls_table.h
+};
+// What starts work on a GPU without waiting for it. Functions a version does not have are left out.
+constexpr Function kDriver[] = {
+    {"cuLaunchKernel", 307},
+    {"cuLaunchKernel_ptsz", 442},
+    {"cuLaunchKernelEx", 652},
+    {"cuLaunchKernelEx_ptsz", 653},
+    {"cuLaunchCooperativeKernel", 477},
+    {"cuLaunchCooperativeKernel_ptsz", 478},
+    {"cuGraphLaunch", 514},
+    {"cuGraphLaunch_ptsz", 515},
+    {"cuMemcpyAsync", 306},
+    {"cuMemcpyAsync_ptsz", 418},
+    {"cuMemcpyHtoDAsync_v2", 277},
+    {"cuMemcpyHtoDAsync_v2_ptsz", 421},
+    {"cuMemcpyDtoHAsync_v2", 279},
+    {"cuMemcpyDtoHAsync_v2_ptsz", 422},
+    {"cuMemcpyDtoDAsync_v2", 281},
+    {"cuMemcpyDtoDAsync_v2_ptsz", 423},
+    {"cuMemcpyPeerAsync", 319},
+    {"cuMemcpyPeerAsync_ptsz", 426},
+    {"cuMemsetD8Async", 216},
+    {"cuMemsetD8Async_ptsz", 428},
+    {"cuMemsetD16Async", 218},
+    {"cuMemsetD16Async_ptsz", 429},
+    {"cuMemsetD32Async", 220},
+    {"cuMemsetD32Async_ptsz", 430},
+};
+// __cudaLaunchKernel of CUDA 13 jumps to cudaLaunchKernel: probing both would count twice.
+constexpr Function kRuntime[] = {
+    {"cudaLaunchKernel", 211},
+    {"cudaLaunchKernel_ptsz", 214},
+    {"cudaLaunchKernelExC", 430},
+    {"cudaLaunchKernelExC_ptsz", 431},
+    {"cudaLaunchCooperativeKernel", 269},
+    {"cudaLaunchCooperativeKernel_ptsz", 270},
+    {"cudaGraphLaunch", 311},
+    {"cudaGraphLaunch_ptsz", 312},
+    {"cudaMemcpyAsync", 41},
+    {"cudaMemcpyAsync_ptsz", 225},
+    {"cudaMemsetAsync", 51},
+    {"cudaMemsetAsync_ptsz", 235},
+};
+
+// The very file that is mapped, whatever its path leads to now.
+std::string mapped_path(pid_t pid, const Mapping& mapping) {
+  return fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
+}
+
+bool is_gone(pid_t pid) {
+  auto stat = read_process_stat(pid);
+  return !stat || stat->zombie();
+}
+
+}  // namespace
+
+GpuTier CudaMappings::best() const {
+  return library   ? GpuTier::kLibrary
+         : driver  ? GpuTier::kDriver
+         : runtime ? GpuTier::kRuntime
+                   : GpuTier::kNone;
+}
+
+CudaMappings find_cuda(const std::vector<Mapping>& mappings) {
+  CudaMappings found;
+  for (const Mapping& mapping : mappings) {
+    if (!mapping.executable || !mapping.is_file()) continue;
+    const std::string_view name =
+        std::string_view(mapping.path).substr(mapping.path.rfind('/') + 1);
+    if (name == kLibraryName) found.library = mapping;
+    if (name.starts_with("libcuda.so")) found.driver = mapping;
+    if (name.starts_with("libcudart.so")) found.runtime = mapping;
+  }
+  return found;
+}
+
+Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuTier tier, GpuKernel& kernel) {
+  if (!links_.empty()) close_links(std::move(links_));
+  links_.clear();
+  tier_ = GpuTier::kNone;
+  if (tier == GpuTier::kLibrary) {
+    TRY(attach_library(*cuda.library, kernel));
+  } else {
+    const bool driver = tier == GpuTier::kDriver;
+    TRY(attach_calls(driver ? *cuda.driver : *cuda.runtime, driver, kernel));
+  }
+  tier_ = tier;
+  return {};
+}
+
+Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kernel) {
+  ASSIGN_OR_RETURN(UniqueFd file, open_mapped_file(pid_, library));
+  ASSIGN_OR_RETURN(auto notes, read_usdt_notes(file.get()));
+  const std::string path = mapped_path(pid_, library);
+  for (const Wanted& wanted : kWanted) {
+    const UsdtNote* found = nullptr;
+    for (const UsdtNote& note : notes)
+      if (note.provider == "dynprof" && note.name == wanted.name) found = &note;
+    if (!found || found->semaphore == 0 || found->arguments != wanted.arguments)
+      return error(fmt::format("the libdynprof_cupti.so in process {} is of another build", pid_),
+                   "use the one that came with this dynprof-bpf, and start the job again");
+    ASSIGN_OR_RETURN(Link link,
+                     kernel.attach(wanted.probe, pid_, path, found->location, found->semaphore));
+    (wanted.probe == GpuProbe::kLaunch ? launch_ : links_.emplace_back()) = std::move(link);
+  }
+  return {};
+}
+
+Result<void> GpuProcess::attach_calls(const Mapping& file, bool driver, GpuKernel& kernel) {
+  const std::string path = mapped_path(pid_, file);
+  const auto domain = driver ? DYNPROF_GPU_DRIVER : DYNPROF_GPU_RUNTIME;
+  Result<void> first;
+  for (const Function& function :
+       driver ? std::span<const Function>(kDriver) : std::span<const Function>(kRuntime)) {
+    auto link =
+        kernel.attach_call(pid_, path, function.symbol, DYNPROF_GPU_CALL(domain, function.cbid));
+    if (link) {
+      links_.push_back(std::move(*link));
+    } else if (first) {
+      first = std::move(link).error();
+    }
+  }
+  if (links_.empty() && !first) return first;
+  return {};
+}
+
+void GpuProcess::begin_detach() {
+  detaching_ = true;
+  off_ = tier_ != GpuTier::kLibrary;
+  launch_.reset();
+}
+
+bool GpuProcess::settled() const { return off_ || !status_ || is_gone(pid_); }
+
+void GpuProcess::finish_detach() {
+  close_links(std::move(links_));
+  links_.clear();
+  tier_ = GpuTier::kNone;
+}
+
+std::string GpuProcess::on_status(const dynprof_gpu_status& status) {
+  status_ = status;
+  if (detaching_ && status.code == DYNPROF_GPU_OFF) off_ = true;
+  if (std::exchange(told_, status.code) == status.code) return {};
+  const std::string who = fmt::format("GPU work of process {}", pid_);
+  switch (status.code) {
+    case DYNPROF_GPU_ON:
+      return fmt::format("{} is traced (CUPTI {})", who, status.cupti_version);
+    case DYNPROF_GPU_NO_CUPTI:
+      return fmt::format("{} is not traced: it maps no libcupti; name one in DYNPROF_GPU_CUPTI",
+                         who);
+    case DYNPROF_GPU_TOO_OLD:
+      return fmt::format("{} is not traced: its libcupti is older than CUDA 12.0", who);
+    case DYNPROF_GPU_BUSY:
+      return fmt::format(
+          "{} is not traced yet: another CUPTI client is at work ({}): Nsight, cuda-gdb, or "
+          "torch.profiler, which keeps its place until the job ends",
+          who, status.detail);
+    case DYNPROF_GPU_FAILED:
+      return fmt::format("{} is not traced yet: CUPTI refused with error {}", who, status.detail);
+    default:
+      return {};
+  }
+}
+
+void GpuProcess::name(std::uint32_t id, StringId text) {
+  if (names_.size() < kMaxNames || names_.contains(id)) names_[id] = text;
+}
+
+StringId GpuProcess::name(std::uint32_t id) const {
+  auto at = names_.find(id);
+  return at == names_.end() ? 0 : at->second;
+}
+
+void close_links(std::vector<Link> links) {
+  std::vector<std::thread> threads;
+  for (Link& link : links) threads.emplace_back([&link] { link.reset(); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace dynprof

@@ -1,0 +1,74 @@
+// GPU tracing of one process: what of CUDA it maps, the probes set there, and what the library in it
+// says of itself.
+//
+// Three tiers, each seeing more than the one before; a process moves up when it maps more:
+//   kRuntime   calls into libcudart, while there is no driver
+//   kDriver    calls into libcuda: every launch, also those of Triton and of libraries that bring
+//              their own runtime
+//   kLibrary   libdynprof_cupti.so: calls, and what they ran on the GPU
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "symbolizer/recording/model.h"
+#include "user/gpu/gpu_kernel.h"
+#include "user/gpu/gpu_view.h"
+#include "user/target/process.h"
+
+namespace dynprof {
+
+enum class GpuTier : std::uint8_t { kNone, kRuntime, kDriver, kLibrary };
+
+// The mappings of a process that matter here.
+struct CudaMappings {
+  std::optional<Mapping> library, driver, runtime;
+  GpuTier best() const;
+};
+CudaMappings find_cuda(const std::vector<Mapping>& mappings);
+
+class GpuProcess {
+ public:
+  explicit GpuProcess(pid_t pid) : pid_(pid) {}
+
+  // Sets the probes of this tier instead of those there are.
+  Result<void> attach(const CudaMappings& cuda, GpuTier tier, GpuKernel& kernel);
+  GpuTier tier() const { return tier_; }
+
+  // In this order: the switch, and when settled() the rest. Taking a probe away takes some 70 ms.
+  void begin_detach();
+  // The library has sent all it had, or there is nobody to wait for.
+  bool settled() const;
+  void finish_detach();
+
+  // What it says is worth a line; "" most of the time.
+  std::string on_status(const dynprof_gpu_status& status);
+  const std::optional<dynprof_gpu_status>& status() const { return status_; }
+
+  void name(std::uint32_t id, StringId text);
+  StringId name(std::uint32_t id) const;
+
+ private:
+  Result<void> attach_library(const Mapping& library, GpuKernel& kernel);
+  Result<void> attach_calls(const Mapping& file, bool driver, GpuKernel& kernel);
+
+  pid_t pid_;
+  GpuTier tier_ = GpuTier::kNone;
+  Link launch_;
+  std::vector<Link> links_;
+  bool detaching_ = false;
+  bool off_ = false;
+  std::uint32_t told_ = ~0u;  // the last state a line was written about
+  std::optional<dynprof_gpu_status> status_;
+  std::unordered_map<std::uint32_t, StringId> names_;
+};
+
+// Each in a thread of its own: together they take as long as one.
+void close_links(std::vector<Link> links);
+
+}  // namespace dynprof

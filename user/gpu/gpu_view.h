@@ -1,0 +1,26 @@
+// GPU events as they came out of the ring buffer, checked. The views live until the consumer returns.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "bpf/gpu_events.h"
+
+namespace dynprof {
+
+// Whole records; each is still to be checked (is_plausible).
+std::optional<std::span<const dynprof_gpu_record>> decode_gpu_batch(
+    std::span<const std::byte> bytes);
+struct GpuName {
+  std::uint32_t id = 0;
+  std::string_view text;
+};
+std::optional<GpuName> decode_gpu_name(std::span<const std::byte> bytes);
+std::optional<dynprof_gpu_status> decode_gpu_status(std::span<const std::byte> bytes);
+
+// Of a kind we know, and not over before it began.
+bool is_plausible(const dynprof_gpu_record& record);
+
+}  // namespace dynprof
