@@ -130,8 +130,10 @@ void TorchWatch::rest(const WatchedProcess& process, std::uint64_t now_ns, doubl
     write_watch_end(process, tid, now_ns);
     if (!std::exchange(told_rest_, true))
       problem_ = fmt::format(
-          "hardware watchpoints make page faults {:.1f} times as dear on this machine: threads are "
-          "watched only while they compile, and the first phases of a compile may be missed",
+          "hardware watchpoints make page faults {:.1f} times as dear on this machine: threads "
+          "that "
+          "have not compiled for half a minute are not watched, and the first phases of their next "
+          "compile may be missed",
           cost);
   }
 }
