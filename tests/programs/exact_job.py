@@ -8,7 +8,7 @@ Prints `ready <pid>`, waits for a line on stdin, compiles, writes OUT.json and p
      "inlined": [[function, first line, caller or null, primitive], ...] of dynamo_profiler}
 
 With --import-late torch is imported after `ready`. With --pause the thread does nothing for so long
-between some compiles. Functions are traced twice: first with torch's own
+between two of its compiles. Functions are traced twice: first with torch's own
 profiler of inlined calls off (that is what is compared), then, after a reset, with it on. Ids begin anew at a reset.
 """
 
@@ -166,7 +166,6 @@ def profile_inlined_calls():
 def main():
     trace_model()  # while it runs, the thread is found to compile, and watched
     torch._dynamo.reset()
-    time.sleep(OPTIONS.pause)
     trace_model()
     time.sleep(OPTIONS.pause)
     trains_and_recompiles()

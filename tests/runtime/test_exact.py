@@ -151,7 +151,7 @@ def record(dynprof, target, folder):
 def exact(request, require_root_bpf, venv_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exact")
     # Longer than what a thread may do without a compile before its watchpoints are let rest.
-    options = {"early": [], "late": ["--import-late"], "rested": ["--pause", "1.5"]}[request.param]
+    options = {"early": [], "late": ["--import-late"], "rested": ["--pause", "31"]}[request.param]
     target = support.spawn([venv_python, JOB, folder / "truth.json", *options], timeout=180)
     dynprof = support.Dynprof(folder)
     try:
@@ -322,9 +322,6 @@ def test_inlined_calls_equal_torchs_own_profiler(exact):
     first = sorted(
         (s for s in exact.waits if s.name == "entire_forward_compile"), key=lambda s: s.begin
     )[1]
-    watches = [edge for edge in exact.dump.edges if edge.kind == samples.WATCH_BEGIN]
-    if exact.paused and any(first.begin < edge.time_ns < first.end for edge in watches):
-        pytest.skip("watched again some milliseconds too late: the machine is busy")
     ours = collections.Counter()
     stack = []
     for edge in exact.dump.edges:
@@ -374,11 +371,11 @@ def test_a_thread_that_does_not_compile_rests(exact):
     """Where watching costs it something. It is watched again at its next compile."""
     main = [edge for edge in exact.dump.edges if edge.tid == exact.truth["tids"]["main"]]
     rests = [pair for pair in zip(main, main[1:]) if pair[0].kind == samples.WATCH_END]
-    if not exact.paused or "watched only while they compile" not in exact.notes:
+    if not exact.paused or "half a minute" not in exact.notes:
         assert len(rests) <= 1  # when the recording ended
         return
-    assert len(rests) >= 2
-    for end, after in rests[:2]:
+    assert rests
+    for end, after in rests[:1]:
         # Its next compile: watched before its first phase, or (a busy machine) soon after.
         assert after.time_ns - end.time_ns > 0.3e9
         assert after.kind in (samples.WATCH_BEGIN, samples.WAIT_BEGIN)

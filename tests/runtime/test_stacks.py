@@ -174,18 +174,21 @@ def test_no_frame_has_a_wrong_line(recorded):
 
 
 def test_stacks_between_calls_are_possible_ones(recorded):
-    """While frames are entered and left at full speed, 10 million times a second."""
+    """While frames are entered and left at full speed, 10 million times a second: a stack that does not
+    say it is cut is a possible one. Some are cut: what an eval loop has not stored yet leads nowhere."""
     verdicts, examples = collections.Counter(), []
     for entry, sample in recorded.phases()["transitions"]:
         frames = recorded.dump.stack(sample.stack)
         possible = [frame.function for frame in frames] in entry["stacks"]
-        verdicts["possible" if possible else "not"] += 1
+        cut = not possible and sample.flags & samples.FRAME_FAULT
+        verdicts["possible" if possible else "cut" if cut else "not"] += 1
         if not possible:
             shown = [frame.function for frame in frames[-4:]]
             examples.append(f"{len(frames)} frames, {shown}, flags {sample.flags}")
     total = verdicts.total()
     assert total > 1000
-    assert verdicts["possible"] >= EXACT * total, f"{verdicts}: {examples[:8]}"
+    assert verdicts["not"] <= (1 - EXACT) * total, f"{verdicts}: {examples[:8]}"
+    assert verdicts["cut"] <= 0.005 * total, f"{verdicts}: {examples[:8]}"
 
 
 def test_reused_addresses_were_met(recorded):

@@ -19,7 +19,8 @@ constexpr std::uint64_t kLongestBackoffNs = 1'000'000'000;
 constexpr std::uint32_t kMaxHitsPerSecond = 10'000;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 // A thread without a phase for so long does not compile any more.
-constexpr std::uint64_t kRestAfterNs = 1'000'000'000;
+// Long, since its next compile may be noticed some milliseconds late.
+constexpr std::uint64_t kRestAfterNs = 30'000'000'000;
 // Looks at a thread that goes on changing its list of phases, until two in a row are equal.
 constexpr int kLooks = 8;
 // PyListObject.ob_size: what is watched.
@@ -106,7 +107,7 @@ bool TorchWatch::begin_hits(const WatchedProcess& process, pid_t tid, Thread& th
     thread.since_ns = monotonic_ns();
   }
   thread.resting = false;
-  thread.last_hit_ns = state->phases.empty() ? 0 : thread.since_ns;  // 0: it may rest at once
+  thread.last_hit_ns = thread.since_ns;
   begin_watch(process, tid, thread, *state, thread.since_ns);
   return true;
 }
@@ -129,8 +130,10 @@ void TorchWatch::rest(const WatchedProcess& process, std::uint64_t now_ns, doubl
     write_watch_end(process, tid, now_ns);
     if (!std::exchange(told_rest_, true))
       problem_ = fmt::format(
-          "hardware watchpoints make page faults {:.1f} times as dear on this machine: threads are "
-          "watched only while they compile, and the first phases of a compile may be missed",
+          "hardware watchpoints make page faults {:.1f} times as dear on this machine: threads "
+          "that "
+          "have not compiled for half a minute are not watched, and the first phases of their next "
+          "compile may be missed",
           cost);
   }
 }
@@ -145,10 +148,7 @@ void TorchWatch::wake(const WatchedProcess& process, pid_t tid, std::uint64_t no
   if (at == threads_.end() || !at->second.resting) return;
   Thread& thread = at->second;
   arm(thread, true);
-  if (begin_hits(process, tid, thread)) {
-    thread.last_hit_ns = thread.since_ns;
-    return;
-  }
+  if (begin_hits(process, tid, thread)) return;
   end_watch(process, tid, thread, now_ns);
   thread.next_look_ns = 0;
   look_at(process, tid, now_ns);

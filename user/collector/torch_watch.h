@@ -2,7 +2,7 @@
 // sets a hardware watchpoint on each compiling thread's list of open phases, whose hits become exact
 // edges of the recording (source E). Threads are looked at when they are seen to compile, and again
 // when their dicts moved. Where being watched costs a thread (watchpoint_cost.h), one that has not
-// compiled for a second rests: its watchpoints are not armed.
+// compiled for half a minute rests: its watchpoints are not armed.
 // Everything is gone with this object, and with our process.
 #pragma once
 

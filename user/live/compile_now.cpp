@@ -1,6 +1,7 @@
 #include "user/live/compile_now.h"
 
 #include "symbolizer/attribution/torch_phases.h"
+#include "symbolizer/attribution/torch_states.h"
 #include "user/target/marker_rules.h"
 
 namespace dynprof {
@@ -13,20 +14,7 @@ constexpr std::string_view kCompiledAutograd = "torch/_dynamo/compiled_autograd.
 std::optional<CompileKind> kind_of(const std::vector<std::string>& phases) {
   for (auto name = phases.rbegin(); name != phases.rend(); ++name) {
     auto phase = find_torch_phase(*name);
-    if (!phase) continue;
-    switch (phase->role) {
-      case PhaseRole::kForward:
-        return CompileKind::kForward;
-      case PhaseRole::kBackward:
-        return CompileKind::kBackward;
-      case PhaseRole::kCompiledAutograd:
-        return CompileKind::kCompiledAutograd;
-      case PhaseRole::kExport:
-        return CompileKind::kExport;
-      case PhaseRole::kNone:
-      case PhaseRole::kAttempt:
-        break;
-    }
+    if (auto kind = phase ? dynprof::kind_of(phase->role) : std::nullopt) return kind;
   }
   return std::nullopt;
 }
