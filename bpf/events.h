@@ -105,7 +105,7 @@ struct dp_torch_thread {
   struct dp_dict_entry context; /* torch._guards._TLS.compile_context */
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
   __u32 pid;                    /* tgid */
-  __u32 slot;                   /* of map `phase_depths`: the list's length at the last hit */
+  __u32 slot;                   /* of map `phase_lists` */
   __u32 resting; /* its watchpoints are not armed: wake user space when it compiles */
   __u32 pad;
 };
@@ -294,6 +294,14 @@ DP_ASSERT_SIZE(dp_sample, 48);
  * what was at [depth]. Pushed: `name` is what is at [depth - 2], the phase around the new one; the
  * new item itself may not be stored yet (CPython stores it after the length when the list grows),
  * so its name comes with the next hit. */
+/* The list of open phases as its last hit found it. */
+struct dp_phase_list {
+  __u64 hit_ns; /* CLOCK_MONOTONIC, as in the event; 0: not hit since user space wrote this */
+  __u32 depth;
+  __u32 pad;
+};
+DP_ASSERT_SIZE(dp_phase_list, 16);
+
 struct dp_phase_event {
   struct dp_event_header header;
   struct dp_torch_state torch;

@@ -35,8 +35,8 @@ struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, DP_MAX_TORCH_THREADS);
   __type(key, __u32);
-  __type(value, __u32);
-} phase_depths SEC(".maps");
+  __type(value, struct dp_phase_list);
+} phase_lists SEC(".maps");
 
 SEC("perf_event")
 int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
@@ -49,8 +49,8 @@ int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   struct phase_scratch* scratch = bpf_map_lookup_elem(&phase_scratch, &zero);
   if (!process || !thread || !scratch || thread->pid != pid) return 0;
   __u32 slot = thread->slot;
-  __u32* depth = bpf_map_lookup_elem(&phase_depths, &slot);
-  if (!depth) return 0;
+  struct dp_phase_list* last = bpf_map_lookup_elem(&phase_lists, &slot);
+  if (!last) return 0;
   struct dp_phase_event* event = &scratch->event;
   struct list_head list;
   __builtin_memset(event, 0, sizeof(*event));
@@ -62,14 +62,15 @@ int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
   event->header.tid = tid;
   read_torch_state(process, thread, &list, &event->torch);
   event->cpu_ns = thread_cpu_ns();
-  event->before = *depth;
+  event->before = last->depth;
   event->depth = (__u32)list.size;
   if (event->torch.status == DP_TORCH_READ && list.items) {
     __u64 item = event->depth > event->before ? list.size - 2 : list.size;
     if (item < DP_MAX_OPEN_PHASES)
       event->name_size = read_phase_name(process, &list, item, event->name, sizeof(event->name));
   }
-  *depth = event->depth;
+  last->depth = event->depth;
+  last->hit_ns = event->header.time_ns;
   if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))
     count(DP_COUNT_RING_FULL);
   return 0;

@@ -105,8 +105,15 @@ class LoadedKernelSide final : public KernelSide {
   std::uint32_t new_phase_slot() override { return next_slot_++ % DP_MAX_TORCH_THREADS; }
 
   void set_phase_depth(std::uint32_t slot, std::uint32_t depth) override {
-    bpf_map__update_elem(watchpoints_->maps.phase_depths, &slot, sizeof slot, &depth, sizeof depth,
+    const dp_phase_list list = {.hit_ns = 0, .depth = depth, .pad = 0};
+    bpf_map__update_elem(watchpoints_->maps.phase_lists, &slot, sizeof slot, &list, sizeof list,
                          BPF_ANY);
+  }
+
+  std::uint64_t last_phase_hit(std::uint32_t slot) const override {
+    dp_phase_list list = {};
+    bpf_map__lookup_elem(watchpoints_->maps.phase_lists, &slot, sizeof slot, &list, sizeof list, 0);
+    return list.hit_ns;
   }
 
   bool may_watch() const override { return may_watch_; }

@@ -80,6 +80,8 @@ class KernelSide {
   // it, or before looking at the list once more.
   virtual std::uint32_t new_phase_slot() = 0;
   virtual void set_phase_depth(std::uint32_t slot, std::uint32_t depth) = 0;
+  // When it last was hit, as the event of that hit tells it; 0: not since its depth was set.
+  virtual std::uint64_t last_phase_hit(std::uint32_t slot) const = 0;
   // False: nobody wants hardware watchpoints.
   virtual bool may_watch() const = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.

@@ -238,8 +238,7 @@ class LiveSession final : public Session {
     if (dropped_all_) return;
     dropped_all_ = std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
       auto at = processes_.find(pid);
-      return at == processes_.end() ||
-             (at->second.probes_settled() && gpu_->probes_settled(pid));
+      return at == processes_.end() || (at->second.probes_settled() && gpu_->probes_settled(pid));
     });
     drop_capabilities(!dropped_all_);
   }

@@ -223,10 +223,12 @@ void TorchWatch::end_watch(const WatchedProcess& process, pid_t tid, Thread& thr
   if (!std::exchange(thread.resting, false)) write_watch_end(process, tid, now_ns);
 }
 
-// What the last phase that began is called, from the target's memory: only if it is still the last.
+// What the last phase that began is called, from the target's memory. It may have ended since, and
+// another one begun, with both hits still on their way here: the kernel side knows of them.
 StringId TorchWatch::name_now(const WatchedProcess& process, const Thread& thread) {
   auto state = read_torch_thread(process.objects, thread.place, process.python.none);
   if (!state || state->phases.empty() || state->phases.size() != thread.open.size()) return 0;
+  if (process.kernel.last_phase_hit(thread.place.slot) != thread.unnamed->time_ns) return 0;
   return process.writer.string(state->phases.back());
 }
 
