@@ -115,7 +115,7 @@ static __always_inline void send_launch(struct launch* launch) {
 
 SEC("uprobe")
 int walk_launch(struct pt_regs* ctx) {
-  struct launch* launch = claimed((__u32)bpf_get_current_pid_tgid());
+  struct launch* launch = claimed((__u32)current_ids());
   __u32 cpu = bpf_get_smp_processor_id();
   struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
   if (!launch) return 0;
@@ -134,7 +134,7 @@ int walk_launch(struct pt_regs* ctx) {
 
 static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, __u64 call,
                                         __u64 start_ns, __u16 flags) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
@@ -189,7 +189,7 @@ int gpu_called(struct pt_regs* ctx) {
 /* ---- what the library's own thread sends ------------------------------------------------------- */
 
 static __always_inline void fill_header(struct dp_event_header* header, __u16 kind, __u32 size) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   header->size = size;
   header->kind = kind;
   header->cpu = bpf_get_smp_processor_id();

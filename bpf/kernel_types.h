@@ -16,8 +16,30 @@ typedef struct {
   int counter;
 } atomic_t;
 
+struct ns_common {
+  unsigned int inum;
+};
+
+struct pid_namespace {
+  struct ns_common ns;
+};
+
+/* What a task is called in one of the pid namespaces it is in. */
+struct upid {
+  int nr;
+  struct pid_namespace* ns;
+};
+
+struct pid {
+  unsigned int level;     /* of the innermost namespace; the initial one is 0 */
+  struct upid numbers[1]; /* level + 1 of them */
+};
+
+#define DP_PIDTYPE_TGID 1
+
 struct signal_struct {
   atomic_t live; /* threads of the process that have not begun to exit */
+  struct pid* pids[2];
 };
 
 struct sched_entity {
@@ -40,6 +62,7 @@ struct task_struct {
   int tgid;
   char comm[16];
   struct sched_entity se;
+  struct pid* thread_pid;
   struct signal_struct* signal;
   struct uprobe_task* utask;
   struct thread_struct thread;

@@ -121,7 +121,7 @@ static __always_inline void walk_and_submit(struct bpf_perf_event_data* ctx, str
 
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data* ctx) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
   if (!process) return 0;

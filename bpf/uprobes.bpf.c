@@ -53,7 +53,7 @@ static __always_inline struct constructor_call* call_slot(__u32 tid) {
 /* The event with everything but probe, object and name; null: not a process we follow. */
 static __always_inline struct dp_probe_event* begin_event(__u16 probe, __u64 object,
                                                           struct dp_torch_thread** thread) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
   __u32 zero = 0;
@@ -90,7 +90,7 @@ static __always_inline void send(struct dp_probe_event* event, __u64 flags) {
 
 SEC("uprobe")
 int counter_made(struct pt_regs* ctx) {
-  __u32 tid = (__u32)bpf_get_current_pid_tgid();
+  __u32 tid = (__u32)current_ids();
   struct constructor_call* call = call_slot(tid);
   if (!call) return 0;
   __u64 size = PT_REGS_PARM2(ctx);
@@ -105,7 +105,7 @@ int counter_made(struct pt_regs* ctx) {
 
 SEC("uretprobe")
 int counter_named(struct pt_regs* ctx __attribute__((unused))) {
-  __u32 tid = (__u32)bpf_get_current_pid_tgid();
+  __u32 tid = (__u32)current_ids();
   struct constructor_call* call = call_slot(tid);
   struct dp_torch_thread* thread = 0;
   __u64 counter = 0;
@@ -173,7 +173,7 @@ static __always_inline __u64 type_at(__u64 word) {
 
 SEC("uprobe")
 int node_entered(struct pt_regs* ctx) {
-  __u32 pid = bpf_get_current_pid_tgid() >> 32;
+  __u32 pid = current_ids() >> 32;
   __u64 node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
   struct dp_torch_thread* thread = 0;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
@@ -200,7 +200,7 @@ int node_left(struct pt_regs* ctx __attribute__((unused))) {
 
 SEC("uprobe")
 int frame_seen(struct pt_regs* ctx __attribute__((unused))) {
-  __u32 tid = (__u32)bpf_get_current_pid_tgid();
+  __u32 tid = (__u32)current_ids();
   struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
   if (thread && !thread->resting) return 0;
   struct dp_probe_event* event = begin_event(DP_PROBE_FRAME_SEEN, 0, &thread);

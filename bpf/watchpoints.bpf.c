@@ -40,7 +40,7 @@ struct {
 
 SEC("perf_event")
 int phases_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
   __u32 zero = 0;
@@ -119,7 +119,7 @@ static __always_inline void read_callers(struct walk* walk, struct dp_inline_eve
 }
 
 static __always_inline void inline_edge(bool begin) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 zero = 0;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
@@ -169,7 +169,7 @@ int inline_ended(struct bpf_perf_event_data* ctx __attribute__((unused))) {
 
 SEC("perf_event")
 int breaks_changed(struct bpf_perf_event_data* ctx __attribute__((unused))) {
-  __u64 pid_tgid = bpf_get_current_pid_tgid();
+  __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);

@@ -40,6 +40,7 @@ std::string suffix_of(const Compile& compile) {
 
 std::int32_t find_main_pid(const Recording& recording) {
   const Tables& tables = recording.tables();
+  if (recording.meta().target_pid < 0) return 0;  // each compile says whose it is
   if (recording.meta().target_pid != 0) return recording.meta().target_pid;
   if (!tables.processes.empty()) return tables.processes.front().pid;
   return tables.threads.empty() ? 0 : tables.threads.front().pid;

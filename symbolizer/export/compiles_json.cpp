@@ -268,7 +268,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
   const EdgeLosses& losses = attribution.spans().losses();
   Json document{
       {"version", 1},
-      {"pid", meta.target_pid == 0 ? Json(nullptr) : Json(meta.target_pid)},
+      {"pid", meta.target_pid <= 0 ? Json(nullptr) : Json(meta.target_pid)},
       {"torch", text_or_null(meta.torch)},
       {"python", text_or_null(meta.python)},
       {"frequency_hz", meta.frequency_hz},

@@ -207,7 +207,7 @@ struct Fact {
 
 // What is known once, at the start. Kept as JSON in the file; see docs/recording-format.md.
 struct Meta {
-  std::int32_t target_pid = 0;  // 0: a command or several
+  std::int32_t target_pid = 0;  // 0: a command or several; -1: every process there was
   std::uint32_t frequency_hz = 0;
   std::uint64_t period_ns = 0;          // the weight of one sample
   std::uint64_t start_ns = 0;           // CLOCK_MONOTONIC

@@ -106,7 +106,7 @@ void append_header(std::string& out, const Selection& selection) {
   const Tables& tables = recording.tables();
 
   std::string target = meta.command.empty() ? "no end seen" : cut(meta.command, 70);
-  if (meta.target_pid != 0) target += fmt::format(" (pid {})", meta.target_pid);
+  if (meta.target_pid > 0) target += fmt::format(" (pid {})", meta.target_pid);
   append_comment(out, fmt::format("dynprof-bpf {}: {}", cut(meta.version, 20), target));
   append_comment(
       out, fmt::format(

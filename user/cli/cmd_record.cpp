@@ -15,12 +15,16 @@
 namespace dynprof {
 namespace {
 
-std::string default_directory(pid_t pid) {
+std::string default_directory(const std::string& what) {
   time_t now = time(nullptr);
   tm local = {};
   localtime_r(&now, &local);
-  return fmt::format("dynprof-{}-{:04}{:02}{:02}-{:02}{:02}{:02}", pid, local.tm_year + 1900,
+  return fmt::format("dynprof-{}-{:04}{:02}{:02}-{:02}{:02}{:02}", what, local.tm_year + 1900,
                      local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec);
+}
+
+std::string named(const SessionOptions& options) {
+  return options.all ? "all" : std::to_string(options.targets[0]);
 }
 
 std::string progress_text(const SessionStatus& status) {
@@ -46,8 +50,9 @@ Result<Recorded> record(const CommandLine& line, Terminal& terminal,
   const RecordOptions& options = line.record;
   terminal.line(fmt::format(
       "Sampling {} {} times a second{}. {}",
-      options.command.empty() ? fmt::format("process {}", options.pids[0])
-                              : escape_terminal(options.command[0]),
+      options.all               ? "all processes"
+      : options.command.empty() ? fmt::format("process {}", options.pids[0])
+                                : escape_terminal(options.command[0]),
       options.frequency_hz,
       options.duration_ns
           ? fmt::format(" for {}", format_seconds(static_cast<double>(options.duration_ns) / 1e9))
@@ -75,6 +80,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   std::optional<LaunchedCommand> launched;
   SessionOptions session_options;
   session_options.targets.assign(options.pids.begin(), options.pids.end());
+  session_options.all = options.all;
   if (!options.command.empty()) {
     auto started = LaunchedCommand::start(options.command);
     if (!started) return fail(started.error());
@@ -97,9 +103,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
 
   auto session = Session::prepare(session_options, hooks);
   if (!session) return fail(session.error());
-  auto directory = OutputDirectory::create(options.directory.empty()
-                                               ? default_directory(session_options.targets[0])
-                                               : options.directory);
+  auto directory = OutputDirectory::create(
+      options.directory.empty() ? default_directory(named(session_options)) : options.directory);
   if (!directory) return fail(directory.error());
 
   auto recorded = record(line, terminal, *directory, **session, launched);

@@ -86,6 +86,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("record", "attach, sample, and write the output directory");
   verb->add_option("-p,--pid", raw.pid, "process to attach to; several as PID,PID")
       ->type_name("PID");
+  verb->add_flag("-a,--all", line.record.all, "every process of this machine (or pid namespace)");
   verb->add_option("-F,--frequency", raw.frequency, "samples per second and CPU (default 99)")
       ->type_name("HZ");
   verb->add_option("-d,--duration", raw.duration, "stop after this long: 30, 30s, 500ms, 2m")
@@ -178,10 +179,14 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   if (!raw.pid.empty()) {
     ASSIGN_OR_RETURN(line.record.pids, parse_pids(raw.pid));
   }
-  if (line.record.pids.empty() == line.record.command.empty())
+  const int wanted = !line.record.pids.empty() + !line.record.command.empty() + line.record.all;
+  if (wanted != 1)
     return usage_error(
-        line.record.pids.empty() ? "nothing to record" : "--pid and -- CMD exclude each other",
-        "dynprof-bpf --pid PID, or dynprof-bpf record -- python train.py");
+        wanted == 0 ? "nothing to record" : "--pid, --all and -- CMD exclude each other",
+        "dynprof-bpf --pid PID, dynprof-bpf --all, or dynprof-bpf record -- python train.py");
+  if (line.record.all && raw.no_children)
+    return usage_error("--all follows children: --no-children contradicts it",
+                       "dynprof-bpf --all, or dynprof-bpf --no-children --pid PID");
   if (raw.frequency < 1 || raw.frequency > 1'000'000)
     return usage_error(fmt::format("frequency {} is out of range", raw.frequency),
                        "use 1 to 1000000 samples per second, for example -F 999");

@@ -14,6 +14,7 @@ namespace dynprof {
 
 struct RecordOptions {
   std::vector<std::int32_t> pids;
+  bool all = false;                  // every process of the machine
   std::vector<std::string> command;  // after "--"
   std::uint32_t frequency_hz = 99;
   std::uint64_t duration_ns = 0;  // 0: until interrupted or the target ends

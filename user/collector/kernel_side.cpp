@@ -12,6 +12,7 @@
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"
+#include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
 #include "watchpoints.skel.h"
 
@@ -282,6 +283,7 @@ void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
 Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
   libbpf_set_print(keep_libbpf_message);
   libbpf_log().clear();
+  ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   Skeleton<sampler_bpf> sampler(sampler_bpf::open());
   if (!sampler) return bpf_error("cannot open the sampling programs", errno);
   bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
@@ -290,6 +292,7 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   bpf_map__set_max_entries(sampler->maps.rule_caches,
                            static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
   sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
+  set_pid_namespace(sampler->rodata, ours);
   if (int rc = sampler_bpf::load(sampler.get()))
     return bpf_error("the kernel refused the sampling programs", rc);
 
@@ -298,18 +301,21 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   TRY(share_map(process->maps.processes, sampler->maps.processes));
   TRY(share_map(process->maps.events, sampler->maps.events));
   TRY(share_map(process->maps.counters, sampler->maps.counters));
+  set_pid_namespace(process->rodata, ours);
   if (int rc = process_bpf::load(process.get()))
     return bpf_error("the kernel refused the process programs", rc);
 
   Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
   if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
   TRY(share_sampling_maps(watchpoints->maps, sampler->maps));
+  set_pid_namespace(watchpoints->rodata, ours);
   if (int rc = watchpoints_bpf::load(watchpoints.get()))
     return bpf_error("the kernel refused the watchpoint programs", rc);
 
   Skeleton<uprobes_bpf> uprobes(uprobes_bpf::open());
   if (!uprobes) return bpf_error("cannot open the probe programs", errno);
   TRY(share_sampling_maps(uprobes->maps, sampler->maps));
+  set_pid_namespace(uprobes->rodata, ours);
   if (int rc = uprobes_bpf::load(uprobes.get()))
     return bpf_error("the kernel refused the probe programs", rc);
 

@@ -83,6 +83,9 @@ class LiveSession final : public Session {
 
   Result<void> prepare() {
     for (pid_t pid : options_.targets) TRY(add_target(pid));
+    if (options_.all)
+      for (auto [pid, parent] : find_all_processes(kMaxDescendants))
+        processes_.try_emplace(pid, pid, parent, true);
     KernelSideOptions kernel_options;
     kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
     kernel_options.watchpoints = options_.watchpoints;
@@ -96,7 +99,7 @@ class LiveSession final : public Session {
     if (options_.launched) return {};  // it is still us, before its exec
     for (auto& [pid, process] : processes_) {
       auto found = process.discover(start_ns_, *kernel_);
-      if (found || process.fault() == PythonFault::kStarting) continue;
+      if (found || options_.all || process.fault() == PythonFault::kStarting) continue;
       if (!fault_leaves_native_names(process.fault())) return found;
       note(fmt::format("{}; only native function names can be shown", found.error().what));
     }
@@ -117,6 +120,10 @@ class LiveSession final : public Session {
       meta.host = host.nodename;
       meta.kernel = host.release;
     }
+    if (options_.all) {
+      meta.target_pid = -1;
+      meta.command = "all processes";
+    }
     if (!options_.targets.empty()) {
       meta.command = read_command_line(options_.targets[0]);
       auto at = processes_.find(options_.targets[0]);
@@ -133,13 +140,17 @@ class LiveSession final : public Session {
     for (auto& [pid, process] : processes_) TRY(process.tell_kernel(*kernel_));
     TRY(kernel_->attach_process_events());
     // After the tracepoints, so that no child falls between the two.
-    if (options_.children)
+    if (options_.all) {
+      TRY(catch_up_with_all());
+    } else if (options_.children) {
       for (auto [child, parent] : find_descendants(options_.targets, kMaxDescendants))
         TRY(add_child(child, parent));
+    }
     for (auto& [pid, process] : processes_) process.attach_probes(*kernel_);
     TRY(kernel_->attach_sampling(std::move(events_.fds)));
     look_for_gpus(monotonic_ns());
     drop_what_is_not_needed();
+    sampling_since_ns_ = monotonic_ns();
     return {};
   }
 
@@ -185,6 +196,7 @@ class LiveSession final : public Session {
     detach_gpus();
     kernel_->detach();
     consume();  // what was under way when we detached
+    const std::uint64_t end = monotonic_ns();
     for (auto& [pid, process] : processes_) {
       process.write_lines(writer);
       process.end_watches(writer, *kernel_);
@@ -199,7 +211,6 @@ class LiveSession final : public Session {
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
     native.symbolize();
-    std::uint64_t end = monotonic_ns();
     fill_trailer(end);
     Result<void> finished = writer.finish(trailer_);
     writer_ = nullptr;
@@ -233,13 +244,33 @@ class LiveSession final : public Session {
     return at->second.tell_kernel(*kernel_);
   }
 
-  // Setting a uprobe takes CAP_SYS_ADMIN: kept until torch's libraries are there to be probed.
+  // Between the first look at all processes and the tracepoints some have ended and others begun.
+  Result<void> catch_up_with_all() {
+    for (auto at = processes_.begin(); at != processes_.end();) {
+      if (read_process_stat(at->first)) {
+        ++at;
+      } else {
+        kernel_->forget_process(static_cast<std::uint32_t>(at->first));
+        at = processes_.erase(at);
+      }
+    }
+    for (auto [pid, parent] : find_all_processes(kMaxDescendants)) TRY(add_child(pid, parent));
+    if (processes_.size() >= kMaxDescendants)
+      note(fmt::format("there are more than {} processes: the others are not sampled",
+                       kMaxDescendants));
+    return {};
+  }
+
+  // Setting a uprobe takes CAP_SYS_ADMIN: kept until torch's libraries are there to be probed, with
+  // --all to the end.
   void drop_what_is_not_needed() {
     if (dropped_all_) return;
-    dropped_all_ = std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
-      auto at = processes_.find(pid);
-      return at == processes_.end() || (at->second.probes_settled() && gpu_->probes_settled(pid));
-    });
+    dropped_all_ = !options_.all &&
+                   std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
+                     auto at = processes_.find(pid);
+                     return at == processes_.end() ||
+                            (at->second.probes_settled() && gpu_->probes_settled(pid));
+                   });
     drop_capabilities(!dropped_all_);
   }
 
@@ -425,7 +456,7 @@ class LiveSession final : public Session {
       trailer_.reason = "interrupted";
       return true;
     }
-    if (options_.duration_ns && now - start_ns_ >= options_.duration_ns) {
+    if (options_.duration_ns && now - sampling_since_ns_ >= options_.duration_ns) {
       trailer_.reason = "duration";
       return true;
     }
@@ -449,7 +480,7 @@ class LiveSession final : public Session {
   SessionStatus status(std::uint64_t now) const {
     SessionStatus status;
     Counters counters = kernel_->counters();
-    status.elapsed_ns = now - start_ns_;
+    status.elapsed_ns = now - sampling_since_ns_;
     if (encoder_) {
       status.samples = encoder_->samples();
       status.in_compile = encoder_->in_compile();
@@ -495,6 +526,7 @@ class LiveSession final : public Session {
   std::set<pid_t> ended_targets_;
   std::set<std::string> noted_;
   std::uint64_t start_ns_ = 0;
+  std::uint64_t sampling_since_ns_ = 0;
   std::uint64_t malformed_ = 0;
   std::uint64_t unreadable_codes_ = 0;
   std::uint64_t lost_edges_ = 0;

@@ -17,7 +17,8 @@
 namespace dynprof {
 
 struct SessionOptions {
-  std::vector<pid_t> targets;
+  std::vector<pid_t> targets;  // none with `all`
+  bool all = false;            // every process there is or will be
   std::uint32_t frequency_hz = 99;
   std::uint64_t duration_ns = 0;
   std::uint64_t max_bytes = 0;

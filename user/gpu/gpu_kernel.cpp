@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "gpu.skel.h"
+#include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
 
 namespace dynprof {
@@ -78,6 +79,8 @@ Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
   bpf_map__set_max_entries(maps.gpu_events, kRingBytes);
   bpf_map__set_max_entries(maps.code_caches,
                            static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
+  ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
+  set_pid_namespace(skeleton->rodata, ours);
   skeleton->rodata->gpu_wakeup_bytes = kRingBytes / 8;
   if (int rc = gpu_bpf::load(skeleton.get()))
     return gpu_error("the kernel refused the GPU programs", rc);

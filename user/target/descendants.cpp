@@ -1,10 +1,13 @@
 #include "user/target/descendants.h"
 
+#include <dirent.h>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstdio>
 #include <memory>
 #include <set>
+#include <string_view>
 
 #include "user/target/process.h"
 
@@ -35,6 +38,21 @@ std::vector<Descendant> find_descendants(const std::vector<pid_t>& roots, std::s
       found.push_back({child, todo[next]});
       todo.push_back(child);
     }
+  }
+  return found;
+}
+
+std::vector<Descendant> find_all_processes(std::size_t limit) {
+  std::vector<Descendant> found;
+  std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
+  while (const dirent* entry = proc ? readdir(proc.get()) : nullptr) {
+    std::string_view name = entry->d_name;
+    pid_t pid = 0;
+    auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (failure != std::errc() || end != name.data() + name.size()) continue;
+    auto stat = read_process_stat(pid);
+    if (stat && !stat->zombie()) found.push_back({pid, stat->parent});
+    if (found.size() == limit) break;
   }
   return found;
 }

@@ -17,4 +17,7 @@ struct Descendant {
 // /proc/PID/task/TID/children, which races with forks: follow fork events first, then ask.
 std::vector<Descendant> find_descendants(const std::vector<pid_t>& roots, std::size_t limit);
 
+// Every process there is, kernel threads included, at most `limit`; races with forks in the same way.
+std::vector<Descendant> find_all_processes(std::size_t limit);
+
 }  // namespace dynprof

@@ -66,7 +66,6 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid);
 // namespace. Read only; a regular file or an error.
 Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping);
 
-// BPF speaks of pids of the initial namespace.
 bool in_initial_pid_namespace();
 Result<bool> shares_our_pid_namespace(pid_t pid);
 // The id of a thread in each nested namespace, ours first ("NSpid:"): the last is what the target
