@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gpu.skel.h"
+#include "offcpu.skel.h"
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"
@@ -85,6 +86,7 @@ int main(int argc, char** argv) {
   if (load<watchpoints_bpf>(results) != 0) failed++;
   if (load<uprobes_bpf>(results) != 0) failed++;
   if (load<gpu_bpf>(results) != 0) failed++;
+  if (load<offcpu_bpf>(results) != 0) failed++;
   int passed = 0;
   for (const Loaded& loaded : results) {
     auto limit = budget.find(loaded.program);
