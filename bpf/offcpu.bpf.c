@@ -168,6 +168,18 @@ static __always_inline void fill_event(struct dp_wait_event* event,
   event->call = -1;
 }
 
+/* A thread met for the first time: its time on the CPU counts from here. */
+static __always_inline void begin_thread(struct dp_thread_time* place, __u32 pid, __u32 tid,
+                                         __u64 now) {
+  struct dp_wait_event event;
+  __builtin_memset(place, 0, sizeof(*place));
+  place->tid = tid;
+  place->pid = pid;
+  fill_event(&event, place, now);
+  event.flags = DP_WAIT_MARK;
+  send_wait(&event);
+}
+
 static __always_inline void switch_in(struct task_struct* task, __u64 now) {
   __u32 tid = BPF_CORE_READ(task, pid);
   if (!tid) return; /* the idle thread */
@@ -180,9 +192,7 @@ static __always_inline void switch_in(struct task_struct* task, __u64 now) {
       count(DP_COUNT_WAIT_COLLISION);
       return;
     }
-    __builtin_memset(place, 0, sizeof(*place));
-    place->tid = tid;
-    place->pid = pid;
+    begin_thread(place, pid, tid, now);
   }
   __u64 begin = place->out_ns;
   if (begin && begin < now) {
@@ -379,9 +389,7 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
       count(DP_COUNT_WAIT_COLLISION);
       return 0;
     }
-    __builtin_memset(place, 0, sizeof(*place));
-    place->tid = tid;
-    place->pid = pid;
+    begin_thread(place, pid, tid, now);
   }
   /* Taken for waiting when we began to look, and it was not. */
   if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH)) place->in_ns = place->out_ns;
