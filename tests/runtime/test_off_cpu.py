@@ -17,6 +17,7 @@ pytestmark = pytest.mark.root_bpf
 
 PROGRAM = support.REPO / "tests" / "programs" / "known_waits.py"
 WALL = 0.01  # on-CPU + waits + runnable against wall
+STOLEN = 0.06  # of wall: what a thread's CPU clock may leave out
 MS = 1_000_000
 
 
@@ -121,7 +122,8 @@ def test_a_threads_wall_time_is_accounted_for(recorded):
         )
         on = cpu_at(marks, thread["end"]) - cpu_at(marks, thread["begin"])
         assert on + off == pytest.approx(wall, rel=WALL), thread["name"]
-        assert on == pytest.approx(thread["cpu"], rel=0.03, abs=5 * MS), thread["name"]
+        # The thread's own clock stands still in interrupts, and while the host has taken the CPU.
+        assert 0.98 * thread["cpu"] - MS <= on <= thread["cpu"] + STOLEN * wall, thread["name"]
 
 
 def test_a_preempted_thread_did_not_wait(recorded):
@@ -135,7 +137,7 @@ def test_a_preempted_thread_did_not_wait(recorded):
     runnable = sum(wait.runnable_ns for wait in inside)
     waited = sum(wait.length_ns - wait.runnable_ns for wait in inside)
     assert off > 200 * MS  # the other process had its share
-    assert runnable == pytest.approx(off, rel=0.05)
+    assert runnable == pytest.approx(off, abs=STOLEN * (thread["end"] - thread["begin"]))
     assert waited < 0.02 * off
 
 
