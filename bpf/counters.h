@@ -45,6 +45,13 @@
   DP_COUNTER(NATIVE_FAULT, "native_fault", "native stacks cut where memory was not readable")      \
   DP_COUNTER(NATIVE_TOO_DEEP, "native_too_deep",                                                   \
              "native stacks deeper than the frame limit, root side cut")                           \
+  /* time off the CPU */                                                                           \
+  DP_COUNTER(WAIT_NO_TOKEN, "wait_no_token",                                                       \
+             "waits without a stack: too many new ones in a moment")                               \
+  DP_COUNTER(WAIT_COLLISION, "wait_collision",                                                     \
+             "switches of threads whose place another thread has: not timed")                      \
+  DP_COUNTER(WAIT_RING_FULL, "wait_ring_full", "waits lost because the ring buffer was full")      \
+  DP_COUNTER(WAIT_STACK_LOST, "wait_stack_lost", "waits whose stack was lost")                     \
   /* counted by user space */                                                                      \
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
   DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \

@@ -183,6 +183,10 @@ enum dp_event_kind {
   DP_EVENT_PROBE = 6, /* struct dp_probe_event */
   DP_EVENT_INLINE = 7, /* struct dp_inline_event */
   DP_EVENT_BREAK = 8,  /* struct dp_break_event: the list of graph breaks changed its length */
+  DP_EVENT_WAIT = 9,   /* struct dp_wait_event: time a thread was off the CPU */
+  /* struct dp_sample: where a thread was when it left the CPU; `ip` is the stack's number, by which
+   * waits refer to it. */
+  DP_EVENT_WAIT_STACK = 11,
 };
 
 struct dp_event_header {
@@ -384,6 +388,50 @@ struct dp_process_event {
   char comm[16];
 };
 DP_ASSERT_SIZE(dp_process_event, 48);
+
+#define DP_WAIT_PREEMPTED 1u /* it could have run: another thread did */
+#define DP_WAIT_AT_ATTACH 2u /* off the CPU since before we looked */
+#define DP_WAIT_MARK 4u      /* no wait: says cpu_ns at that time, the thread's last */
+
+/* One wait, or short ones of equal place summed up. `runnable_ns` of its length the thread could have
+ * run, and no CPU was free for it. */
+struct dp_wait_event {
+  struct dp_event_header header; /* time_ns: when the last of them was over */
+  __u64 begin_ns;                /* of the first */
+  __u64 length_ns;
+  __u64 runnable_ns;
+  __u64 cpu_ns; /* time the thread has been on a CPU until header.time_ns, since we look */
+  __u64 stack;  /* number of its stack, 0: none was taken */
+  __u32 count;
+  __s32 call;  /* number of the system call it waits in, -1: none */
+  __u16 mode;  /* st_mode of the file that the call's first argument names, 0: not known */
+  __u8 flags;  /* DP_WAIT_* */
+  __u8 state;  /* the task's state, low byte: 1 interruptible, 2 not */
+  __u32 pad;
+};
+DP_ASSERT_SIZE(dp_wait_event, 80);
+
+/* Map `thread_times`: low bits of the tid -> this. A thread is switched by one CPU at a time, so only
+ * its waking up can happen meanwhile. */
+struct dp_thread_time {
+  __u32 tid; /* 0: free */
+  __u32 pid;
+  __u64 out_ns;  /* off the CPU since, 0: it runs */
+  __u64 in_ns;   /* on it since, 0: not known */
+  __u64 wake_ns; /* woken up since, 0: not yet */
+  __u64 cpu_ns;
+  __u64 stack;
+  __s32 call;
+  __u16 mode;
+  __u8 flags;
+  __u8 state;
+};
+DP_ASSERT_SIZE(dp_thread_time, 56);
+
+/* Map `wait_sums`: CPU -> this. */
+struct dp_wait_sums {
+  struct dp_wait_event slots[DP_WAIT_SUM_SLOTS]; /* count 0: free */
+};
 
 /* 32 bits that change when the code object at an address is another one: its first line and the
  * addresses of its name, file and line-table objects. Computed by BPF at each sample and by user

@@ -57,6 +57,21 @@ struct uprobe_task {
   struct return_instance* return_instances;
 };
 
+/* What an open file is, by descriptor. */
+struct inode {
+  unsigned short i_mode;
+};
+struct file {
+  struct inode* f_inode;
+};
+struct fdtable {
+  unsigned int max_fds;
+  struct file** fd;
+};
+struct files_struct {
+  struct fdtable* fdt;
+};
+
 struct task_struct {
   int pid;
   int tgid;
@@ -65,6 +80,7 @@ struct task_struct {
   struct pid* thread_pid;
   struct signal_struct* signal;
   struct uprobe_task* utask;
+  struct files_struct* files;
   struct thread_struct thread;
 };
 

@@ -46,6 +46,11 @@
 #define DP_RULE_CACHE_SLOTS 4096
 /* GPU launches whose stacks may be under way on one CPU: a probe may be preempted by another. */
 #define DP_GPU_LAUNCH_SLOTS 4
+/* Threads whose time off the CPU is kept, by the low bits of their id (powers of two, all three). */
+#define DP_THREAD_TIMES 32768
+/* Per CPU: stacks of waits remembered by what led to them, and sums of short waits under way. */
+#define DP_WAIT_MEMO_SLOTS 1024
+#define DP_WAIT_SUM_SLOTS 256
 
 /* One read per interpreter frame and one per code object; see struct dp_python_layout. */
 #define DP_PAGE_BYTES 4096

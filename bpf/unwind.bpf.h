@@ -55,18 +55,8 @@ struct {
   __type(value, struct rule_cache);
 } rule_caches SEC(".maps");
 
-/* The registers that user mode was interrupted with, or entered the kernel with. */
-static __always_inline bool user_registers(struct bpf_perf_event_data* ctx,
-                                           struct native_walk* native) {
-  if (!(PT_REGS_IP(&ctx->regs) >> 63)) {
-    native->ip = ctx->regs.rip;
-    native->sp = ctx->regs.rsp;
-    native->bp = ctx->regs.rbp;
-    native->r10 = ctx->regs.r10;
-    native->r13 = ctx->regs.r13;
-    native->rbx = ctx->regs.rbx;
-    return true;
-  }
+/* The registers that user mode entered the kernel with. */
+static __always_inline bool saved_user_registers(struct native_walk* native) {
   struct pt_regs regs;
   struct task_struct* task = bpf_get_current_task_btf();
   const void* saved = (const void*)bpf_task_pt_regs(task);
@@ -80,6 +70,21 @@ static __always_inline bool user_registers(struct bpf_perf_event_data* ctx,
   return native->ip != 0 && !(native->ip >> 63);
 }
 
+/* The registers that user mode was interrupted with, or entered the kernel with. */
+static __always_inline bool user_registers(struct bpf_perf_event_data* ctx,
+                                           struct native_walk* native) {
+  if (!(PT_REGS_IP(&ctx->regs) >> 63)) {
+    native->ip = ctx->regs.rip;
+    native->sp = ctx->regs.rsp;
+    native->bp = ctx->regs.rbp;
+    native->r10 = ctx->regs.r10;
+    native->r13 = ctx->regs.r13;
+    native->rbx = ctx->regs.rbx;
+    return true;
+  }
+  return saved_user_registers(native);
+}
+
 /* Where addresses go: behind what the sample holds already. */
 static __always_inline __u32 addresses_begin(const struct walk* walk) {
   return walk->sample.frame_count * sizeof(struct dp_frame) +
@@ -89,6 +94,7 @@ static __always_inline __u32 addresses_begin(const struct walk* walk) {
 #define DP_ADDRESS_ROOM \
   (sizeof(struct walk) - __builtin_offsetof(struct walk, frames)) /* bytes from `frames` on */
 
+/* `ctx` null: from where user mode entered the kernel. */
 static __always_inline bool begin_unwinding(struct bpf_perf_event_data* ctx, struct walk* walk) {
   struct native_walk* native = &walk->native;
   __u32 slot = walk->process.native_space;
@@ -98,7 +104,7 @@ static __always_inline bool begin_unwinding(struct bpf_perf_event_data* ctx, str
   native->innermost = 1;
   native->bp_lost = 0;
   walk->sample.native_end = DP_COUNT_NATIVE_REGISTERS;
-  if (!user_registers(ctx, native)) return false;
+  if (!(ctx ? user_registers(ctx, native) : saved_user_registers(native))) return false;
   walk->sample.native_end = DP_COUNT_NATIVE_NO_TABLE;
   void* space = bpf_map_lookup_elem(&native_spaces, &slot);
   if (!space) return false;

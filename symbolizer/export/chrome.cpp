@@ -1,5 +1,7 @@
 #include "symbolizer/export/chrome.h"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -35,6 +37,12 @@ struct DrawnRow {
     spans.add(at.sample.time_ns, is_exact ? kNoCompile : at.compile, at.phase, emit_span);
     frames.add(at.sample.time_ns, at.sample.stack, skip, root_missing, emit_frame);
   }
+  void wait(const Wait& wait, std::uint32_t skip, bool root_missing, const TraceRow& drawn) {
+    const bool preempted = wait.kind == WaitKind::kPreempted;
+    std::uint64_t begin = frames.wait(wait.begin_ns, wait.end_ns(), wait.stack, skip, root_missing,
+                                      preempted, emit_frame);
+    file.wait(drawn, begin, wait);
+  }
   void close() {
     spans.close(emit_span);
     frames.close(emit_frame);
@@ -58,6 +66,8 @@ class Trace {
         std::unique_ptr<ByteSink> sink)
       : shared_(shared),
         whole_(compiles.empty()),
+        compiles_(compiles),
+        next_wait_(shared.rows.size(), 0),
         exact_(shared, compiles),
         file_(shared, std::move(sink)) {
     std::vector<bool> wanted(shared.rows.size(), whole_);
@@ -77,8 +87,10 @@ class Trace {
   }
 
   void add(const AttributedSample& at) {
-    DrawnRow* row = drawn_[shared_.row_of_thread[at.sample.thread]].get();
+    const std::size_t number = shared_.row_of_thread[at.sample.thread];
+    DrawnRow* row = drawn_[number].get();
     if (row == nullptr) return;  // a compile's samples are all of its own thread
+    draw_waits(number, at.sample.time_ns);
     if (whole_) return row->add(at, 0, root_missing(at.sample));
     // From the compile's first frame on; if that is not seen, the whole stack.
     std::uint32_t before = shared_.frames_before_compile[at.sample.stack];
@@ -86,8 +98,10 @@ class Trace {
   }
 
   Result<void> finish() {
-    for (auto& row : drawn_) {
-      if (row) row->close();
+    for (std::size_t i = 0; i < drawn_.size(); ++i) {
+      if (!drawn_[i]) continue;
+      draw_waits(i, std::numeric_limits<std::uint64_t>::max());
+      drawn_[i]->close();
     }
     exact_.write(file_);
     if (whole_) write_gpu_slices(shared_, file_);
@@ -95,8 +109,28 @@ class Trace {
   }
 
  private:
+  // Those that began before a sample of the thread, which comes next.
+  void draw_waits(std::size_t number, std::uint64_t until_ns) {
+    const std::vector<std::uint32_t>& waits = shared_.waits_of_row[number];
+    for (std::size_t& next = next_wait_[number]; next < waits.size(); ++next) {
+      const Wait& wait = shared_.tables.waits[waits[next]];
+      if (wait.begin_ns > until_ns) return;
+      const bool root_missing = (wait.flags & kWaitRootMissing) != 0;
+      if (whole_) {
+        drawn_[number]->wait(wait, 0, root_missing, shared_.rows[number]);
+        continue;
+      }
+      const CompileIndex owner = shared_.waits.owner(waits[next]).compile;
+      if (std::find(compiles_.begin(), compiles_.end(), owner) == compiles_.end()) continue;
+      const std::uint32_t before = shared_.frames_before_compile[wait.stack];
+      drawn_[number]->wait(wait, before, before == 0 && root_missing, shared_.rows[number]);
+    }
+  }
+
   TraceShared& shared_;
   bool whole_;
+  std::vector<CompileIndex> compiles_;
+  std::vector<std::size_t> next_wait_;
   ExactTrace exact_;
   TraceFile file_;
   std::vector<std::unique_ptr<DrawnRow>> drawn_;  // by row, null: not in this file

@@ -21,6 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxUserLines = 100;
+constexpr std::size_t kMaxWaits = 50;
 
 // Seconds to the microsecond: a double would print as 0.09999999.
 Json seconds(std::uint64_t ns) { return std::round(static_cast<double>(ns) / 1e3) / 1e6; }
@@ -97,9 +98,14 @@ class Row {
                 {"torch_wall_s", nullptr},
                 {"cache", nullptr},
                 {"backward_from_cache", nullptr},
-                {"metrics", nullptr}};
+                {"metrics", nullptr},
+                {"on_cpu_s", nullptr},
+                {"runnable_s", nullptr},
+                {"wait_kinds", nullptr},
+                {"waits", Json::array()}};
     add_function(object);
     add_times(object);
+    add_waits(object);
     if (const auto* breaks = attribution_.graph_breaks(index_)) {
       object["graph_breaks"] = breaks_json(*breaks);
     }
@@ -136,6 +142,38 @@ class Row {
     std::uint64_t cpu_ns = timing_->end_cpu_ns - timing_->begin_cpu_ns;
     object["wait_s"] = seconds(wall_ns - std::min(wall_ns, cpu_ns));
     if (compile_.samples == 0) object["cpu_s"] = seconds(cpu_ns);
+  }
+
+  // As the scheduler's switches tell it: wall is on_cpu + wait + runnable.
+  void add_waits(Json& object) const {
+    const CompileWaits& waits = counts_.recorded_waits().of(index_);
+    if (!waits.known) return;
+    object["wait_s"] = seconds(waits.wait_ns);
+    object["on_cpu_s"] = seconds(waits.on_cpu_ns);
+    object["runnable_s"] = seconds(waits.runnable_ns);
+    Json kinds = Json::object();
+    for (std::size_t kind = 0; kind < waits.by_kind.size(); ++kind) {
+      if (waits.by_kind[kind] > 0)
+        kinds[std::string(wait_kind_text(static_cast<WaitKind>(kind)))] =
+            seconds(waits.by_kind[kind]);
+    }
+    object["wait_kinds"] = std::move(kinds);
+    for (const WaitPlace& place : waits.places) {
+      if (object["waits"].size() == kMaxWaits) break;
+      Json row{{"kind", std::string(wait_kind_text(place.kind))},
+               {"function", nullptr},
+               {"file", nullptr},
+               {"line", nullptr},
+               {"wait_s", seconds(place.ns)},
+               {"count", place.count}};
+      if (place.has_frame) {
+        const ResolvedFrame& frame = attribution_.frames()[place.frame];
+        row["function"] = text_or_null(frame.function);
+        row["file"] = text_or_null(frame.file);
+        if (frame.line > 0) row["line"] = frame.line;
+      }
+      object["waits"].push_back(std::move(row));
+    }
   }
 
   void add_past(Json& object) const {

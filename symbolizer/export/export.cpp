@@ -30,6 +30,7 @@ struct ExportRequest {
   std::vector<CompileIndex> compiles;  // empty: everything
   std::string path;
   std::optional<FileOwner> owner;
+  bool cpu_only = false;
 
   // Opened by each format itself, when it knows that it can be written.
   Result<std::unique_ptr<ByteSink>> open() const {
@@ -50,20 +51,19 @@ Result<void> write_text(const ExportRequest& request, std::string_view text) {
 
 // Of one compile, or of several as one: from the function of torch that compiles.
 std::string pstats_of(const ExportRequest& request) {
-  FoldedRecording folded(request.attribution);
+  FoldedRecording folded(request.attribution, request.cpu_only);
   Profile profile;
   if (request.compiles.empty()) {
     profile = folded.session();
   } else {
     std::vector<StackCount> counts;
     for (CompileIndex compile : request.compiles) {
-      auto more = folded.counts().of(compile);
+      auto more = folded.wall_counts(compile);
       counts.insert(counts.end(), more.begin(), more.end());
     }
     profile = folded.inside_compile(counts);
   }
-  return pstats_bytes(profile, folded.functions(),
-                      request.attribution.recording().meta().period_ns);
+  return pstats_bytes(profile, folded.functions());
 }
 
 Result<void> write_pstats(const ExportRequest& request) {
@@ -80,6 +80,7 @@ Result<void> write_folded_stacks(const ExportRequest& request) {
   StackCounts counts(request.attribution);
   FoldedOptions options;
   options.compiles = request.compiles;
+  options.waits = !request.compiles.empty() && !request.cpu_only;
   return write_folded(request.attribution, counts, options, *sink);
 }
 
@@ -173,7 +174,7 @@ std::span<const ExportFormat> export_formats() { return kFormats; }
 
 Result<void> export_recording(const Attribution& attribution, std::string_view format,
                               const std::string& path, std::string_view compile,
-                              std::optional<FileOwner> owner) {
+                              std::optional<FileOwner> owner, bool cpu_only) {
   auto found = std::find_if(std::begin(kFormats), std::end(kFormats),
                             [&](const ExportFormat& known) { return format == known.name; });
   if (found == std::end(kFormats)) {
@@ -182,7 +183,7 @@ Result<void> export_recording(const Attribution& attribution, std::string_view f
     unknown.exit_code = 2;
     return unknown;
   }
-  ExportRequest request{attribution, {}, path, owner};
+  ExportRequest request{attribution, {}, path, owner, cpu_only};
   if (!compile.empty()) {
     ASSIGN_OR_RETURN(request.compiles, find_compiles(attribution, compile));
   }

@@ -69,18 +69,23 @@ Result<void> write_folded(const Attribution& attribution, const StackCounts& cou
     std::uint64_t samples;
   };
   std::vector<Line> lines;
-  for (const StackCount& count : counts.all()) {
+  const bool by_time = options.waits && !counts.waits().empty();
+  auto add_line = [&](const StackCount& count) {
     bool wanted = options.compiles.empty() ||
                   std::find(options.compiles.begin(), options.compiles.end(), count.compile) !=
                       options.compiles.end();
-    if (!wanted) continue;
-    Line line{kNoCompile, Phase::kRuntime, tree.of(count.stack), count.samples};
+    if (!wanted) return;
+    Line line{kNoCompile, Phase::kRuntime, tree.of(count.stack),
+              by_time ? count.ns / 1000 : count.samples};
     if (options.compile_root) {
       line.compile = count.compile;
       if (count.compile == kNoCompile) line.phase = count.phase;
     }
     lines.push_back(line);
-  }
+  };
+  for (const StackCount& count : counts.all()) add_line(count);
+  if (by_time)
+    for (const StackCount& count : counts.waits()) add_line(count);
   auto key = [](const Line& line) { return std::tuple(line.compile, line.phase, line.node); };
   std::sort(lines.begin(), lines.end(),
             [&](const Line& a, const Line& b) { return key(a) < key(b); });

@@ -14,6 +14,9 @@ namespace dynprof {
 struct FoldedOptions {
   std::vector<CompileIndex> compiles{};  // empty: every sample
   bool compile_root = false;  // first frame "[0/1]", "[runtime]", "[unattributed]" or the phase
+  // With the waits of `compiles`, where the recording has any: the weight of a line is then
+  // microseconds of wall time, not samples.
+  bool waits = false;
   bool lines = true;          // false: first lines, so that a function is one frame
 };
 

@@ -7,20 +7,19 @@ namespace {
 
 class PstatsWriter {
  public:
-  PstatsWriter(const Functions& functions, std::uint64_t period_ns)
-      : functions_(functions), period_s_(static_cast<double>(period_ns) * 1e-9) {}
+  explicit PstatsWriter(const Functions& functions) : functions_(functions) {}
 
   std::string write(const Profile& profile) {
     out_.begin_dict();
     for (const ProfileEntry& entry : profile.entries) {
       key(entry.function);
       out_.begin_tuple(5);
-      numbers(entry.leaf, entry.on_stack);
+      numbers(entry);
       out_.begin_dict();
       for (const CallerEntry& caller : entry.callers) {
         key(caller.caller);
         out_.begin_tuple(4);
-        numbers(caller.leaf, caller.on_stack);
+        numbers(caller);
       }
       out_.end_dict();
     }
@@ -36,23 +35,22 @@ class PstatsWriter {
     out_.integer(function.first_line);
     out_.text(function.name);
   }
-  void numbers(std::uint64_t leaf, std::uint64_t on_stack) {
-    out_.integer(static_cast<std::int64_t>(leaf));
-    out_.integer(static_cast<std::int64_t>(on_stack));
-    out_.real(static_cast<double>(leaf) * period_s_);
-    out_.real(static_cast<double>(on_stack) * period_s_);
+  template <class Entry>
+  void numbers(const Entry& entry) {
+    out_.integer(static_cast<std::int64_t>(entry.leaf));
+    out_.integer(static_cast<std::int64_t>(entry.on_stack));
+    out_.real(static_cast<double>(entry.leaf_ns) * 1e-9);
+    out_.real(static_cast<double>(entry.on_stack_ns) * 1e-9);
   }
 
   const Functions& functions_;
-  double period_s_;
   MarshalWriter out_;
 };
 
 }  // namespace
 
-std::string pstats_bytes(const Profile& profile, const Functions& functions,
-                         std::uint64_t period_ns) {
-  return PstatsWriter(functions, period_ns).write(profile);
+std::string pstats_bytes(const Profile& profile, const Functions& functions) {
+  return PstatsWriter(functions).write(profile);
 }
 
 }  // namespace dynprof

@@ -1,6 +1,6 @@
 // A profile as CPython's pstats reads it: {(file, line, name): (cc, nc, tt, ct, callers)}.
-//   cc  samples with the function as leaf     tt  cc in seconds
-//   nc  samples with it on the stack          ct  nc in seconds
+//   cc  samples (and waits) with the function as leaf     tt  their time in seconds
+//   nc  samples (and waits) with it on the stack          ct  likewise
 // callers: {(file, line, name): the same four}. Written as cProfile's dump_stats would: no marker
 // entries and no bare numbers as callers, either of which breaks pstats, snakeviz, gprof2dot or
 // flameprof.
@@ -14,7 +14,6 @@
 
 namespace dynprof {
 
-std::string pstats_bytes(const Profile& profile, const Functions& functions,
-                         std::uint64_t period_ns);
+std::string pstats_bytes(const Profile& profile, const Functions& functions);
 
 }  // namespace dynprof

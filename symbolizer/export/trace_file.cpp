@@ -56,7 +56,8 @@ TraceShared::TraceShared(const Attribution& from)
       texts(from.frames(), index),
       period_ns(drawing_period_ns(from.recording().meta())),
       base_ns(from.recording().meta().start_ns),
-      gpu(from) {
+      gpu(from),
+      waits(from) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
   for (const Thread& thread : tables.threads) {
     auto [it, added] =
@@ -81,6 +82,13 @@ TraceShared::TraceShared(const Attribution& from)
     for (SpanIndex i = 0; i < spans.phases.size(); ++i) {
       if (spans.phases[i].root != kNoSpan) of_root[spans.phases[i].root].push_back(i);
     }
+  }
+  waits_of_row.resize(rows.size());
+  for (std::uint32_t i = 0; i < tables.waits.size(); ++i) {
+    const Wait& wait = tables.waits[i];
+    // Where the short ones of a sum were is not known.
+    if (wait.kind != WaitKind::kNone && wait.span_ns == wait.length_ns)
+      waits_of_row[row_of_thread[wait.thread]].push_back(i);
   }
   for (const GpuCall& call : gpu.calls())
     if (call.thread != kNoThread) rows[row_of_thread[call.thread]].has_runs = true;
@@ -202,6 +210,21 @@ void TraceFile::run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t e
   json_.begin_object();
   if (is_valid(run.id)) json_.field("trace_id", run.id.text());
   if (!run.end_known) json_.field("end", "not seen");
+  json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait) {
+  if (!slice_begin("idle", row.pid, row.frames_tid(), begin_ns, wait.end_ns())) return;
+  const bool preempted = wait.kind == WaitKind::kPreempted;
+  json_.field("name", preempted ? std::string("preempted")
+                                : "wait: " + std::string(wait_kind_text(wait.kind)));
+  json_.key("args");
+  json_.begin_object();
+  json_.key("runnable_ms");
+  json_.microseconds(wait.runnable_ns / 1000);
+  if (wait.flags & kWaitAtAttach) json_.field("begin", "not seen");
+  if (wait.flags & kWaitAtEnd) json_.field("end", "not seen");
   json_.end_object();
   json_.end_object();
 }

@@ -13,6 +13,7 @@
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/attribution/spans.h"
+#include "symbolizer/attribution/waits.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
 #include "symbolizer/profile/timeline.h"
@@ -73,6 +74,8 @@ struct TraceShared {
   std::uint64_t period_ns;
   std::uint64_t base_ns;
   GpuWork gpu;
+  Waits waits;
+  std::vector<std::vector<std::uint32_t>> waits_of_row;  // those to draw, by begin
 };
 
 class TraceFile {
@@ -85,6 +88,8 @@ class TraceFile {
   // A phase of torch's, or a run of what it compiled, exactly; drawn from `begin_ns` to `end_ns`.
   void phase(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns,
              CompileIndex compile, const PhaseSpan& span);
+  // A thread off the CPU, above the slices of its stack.
+  void wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait);
   void run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns, const RegionRun& run);
   // One end of an arrow: 's' or 'f'.
   void flow(char end, const char* category, std::uint64_t id, std::int32_t pid, std::int64_t tid,

@@ -2,8 +2,9 @@
 
 namespace dynprof {
 
-FoldedRecording::FoldedRecording(const Attribution& attribution)
+FoldedRecording::FoldedRecording(const Attribution& attribution, bool cpu_only)
     : attribution_(attribution),
+      cpu_only_(cpu_only),
       counts_(attribution),
       functions_(attribution.frames()),
       whole_tree_(attribution.recording().tables(), functions_.of_frames()),
@@ -14,7 +15,16 @@ FoldedRecording::FoldedRecording(const Attribution& attribution)
 
 Profile FoldedRecording::session() { return whole_.fold(counts_.all()); }
 
-Profile FoldedRecording::of(CompileIndex compile) { return inside_compile(counts_.of(compile)); }
+std::vector<StackCount> FoldedRecording::wall_counts(CompileIndex compile) const {
+  const auto samples = counts_.of(compile);
+  std::vector<StackCount> all(samples.begin(), samples.end());
+  if (cpu_only_) return all;
+  const auto waits = counts_.waits_of(compile);
+  all.insert(all.end(), waits.begin(), waits.end());
+  return all;
+}
+
+Profile FoldedRecording::of(CompileIndex compile) { return inside_compile(wall_counts(compile)); }
 
 Profile FoldedRecording::inside_compile(std::span<const StackCount> counts) {
   return compiles_.fold(counts);

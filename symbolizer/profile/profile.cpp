@@ -15,19 +15,39 @@ Folder::Folder(const CallTree& tree)
       by_label_(tree.label_count()),
       by_edge_(tree.edges().size()) {}
 
+// Twice over the same nodes, so that the two agree entry by entry: once by how many, once by time.
 Profile Folder::fold(std::span<const StackCount> counts) {
+  Profile profile = fold_by(counts, &StackCount::samples);
+  const Profile times = fold_by(counts, &StackCount::ns);
+  profile.ns = times.samples;
+  for (std::size_t i = 0; i < profile.entries.size(); ++i) {
+    ProfileEntry& entry = profile.entries[i];
+    const ProfileEntry& time = times.entries[i];
+    entry.leaf_ns = time.leaf;
+    entry.on_stack_ns = time.on_stack;
+    for (std::size_t c = 0; c < entry.callers.size(); ++c) {
+      entry.callers[c].leaf_ns = time.callers[c].leaf;
+      entry.callers[c].on_stack_ns = time.callers[c].on_stack;
+    }
+  }
+  return profile;
+}
+
+Profile Folder::fold_by(std::span<const StackCount> counts, std::uint64_t StackCount::* weight) {
   std::span<const CallTree::Node> nodes = tree_.nodes();
   Profile profile;
   std::uint64_t without_frames = 0;
+  bool any_without_frames = false;
   std::vector<NodeId> touched;
   for (const StackCount& count : counts) {
-    profile.samples += count.samples;
+    profile.samples += count.*weight;
     NodeId node = tree_.of(count.stack);
     if (node == 0) {
-      without_frames += count.samples;
+      without_frames += count.*weight;
+      any_without_frames = true;
       continue;
     }
-    leaf_[node] += count.samples;
+    leaf_[node] += count.*weight;
     for (; node != 0 && !is_touched_[node]; node = nodes[node].parent) {
       is_touched_[node] = true;
       touched.push_back(node);
@@ -36,13 +56,13 @@ Profile Folder::fold(std::span<const StackCount> counts) {
   add_up(touched);
 
   static_assert(Functions::kNoStack == 0, "sorts before every other function");
-  if (without_frames > 0) {
-    profile.entries.push_back({Functions::kNoStack, without_frames, without_frames, {}});
+  if (any_without_frames) {
+    profile.entries.push_back({Functions::kNoStack, without_frames, without_frames, 0, 0, {}});
   }
   std::sort(labels_.begin(), labels_.end());
   for (Label label : labels_) {
     Sum sum = std::exchange(by_label_[label], Sum{});
-    profile.entries.push_back({label, sum.leaf, sum.on_stack, {}});
+    profile.entries.push_back({label, sum.leaf, sum.on_stack, 0, 0, {}});
   }
   std::span<const CallTree::Edge> edges = tree_.edges();
   std::sort(edges_.begin(), edges_.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -52,7 +72,7 @@ Profile Folder::fold(std::span<const StackCount> counts) {
   for (std::uint32_t edge : edges_) {
     Sum sum = std::exchange(by_edge_[edge], Sum{});
     while (entry->function != edges[edge].label) ++entry;
-    entry->callers.push_back({edges[edge].caller, sum.leaf, sum.on_stack});
+    entry->callers.push_back({edges[edge].caller, sum.leaf, sum.on_stack, 0, 0});
   }
   labels_.clear();
   edges_.clear();

@@ -22,18 +22,23 @@ struct CallerEntry {
   FunctionId caller = 0;
   std::uint64_t leaf = 0;
   std::uint64_t on_stack = 0;
+  std::uint64_t leaf_ns = 0;  // what these samples and waits stand for
+  std::uint64_t on_stack_ns = 0;
 };
 
 struct ProfileEntry {
   FunctionId function = 0;
   std::uint64_t leaf = 0;
   std::uint64_t on_stack = 0;
+  std::uint64_t leaf_ns = 0;
+  std::uint64_t on_stack_ns = 0;
   std::vector<CallerEntry> callers;  // by caller's id
 };
 
 struct Profile {
   std::vector<ProfileEntry> entries;  // by function's id
   std::uint64_t samples = 0;          // the sum of `leaf`
+  std::uint64_t ns = 0;               // the sum of `leaf_ns`
 };
 
 // Folds many sets of one recording. `labels` of the tree are FunctionIds.
@@ -43,6 +48,7 @@ class Folder {
   Profile fold(std::span<const StackCount> counts);
 
  private:
+  Profile fold_by(std::span<const StackCount> counts, std::uint64_t StackCount::* weight);
   struct Sum {
     std::uint64_t leaf = 0;
     std::uint64_t on_stack = 0;

@@ -20,35 +20,69 @@ std::uint64_t hash_of(const StackCount& count) {
   return hash_u64(first ^ hash_u64(second));
 }
 
-}  // namespace
-
-StackCounts::StackCounts(const Attribution& attribution) {
-  IndexTable table;
-  attribution.for_each([&](const AttributedSample& attributed) {
-    StackCount count{attributed.compile, attributed.sample.stack, attributed.sample.thread,
-                     attributed.phase, 1};
+// Equal keys become one.
+class Summer {
+ public:
+  explicit Summer(std::vector<StackCount>& counts) : counts_(counts) {}
+  void add(const StackCount& count) {
     std::uint64_t hash = hash_of(count);
-    std::uint32_t index = table.find(
+    std::uint32_t index = table_.find(
         hash, [&](std::uint32_t other) { return key_of(counts_[other]) == key_of(count); });
     if (index != IndexTable::kNone) {
-      ++counts_[index].samples;
+      counts_[index].samples += count.samples;
+      counts_[index].ns += count.ns;
       return;
     }
     index = static_cast<std::uint32_t>(counts_.size());
     counts_.push_back(count);
-    table.add(hash, index, [&](std::uint32_t other) { return hash_of(counts_[other]); });
-  });
-  std::sort(counts_.begin(), counts_.end(),
-            [](const StackCount& a, const StackCount& b) { return key_of(a) < key_of(b); });
-}
+    table_.add(hash, index, [&](std::uint32_t other) { return hash_of(counts_[other]); });
+  }
+  void sort() {
+    std::sort(counts_.begin(), counts_.end(),
+              [](const StackCount& a, const StackCount& b) { return key_of(a) < key_of(b); });
+  }
 
-std::span<const StackCount> StackCounts::of(CompileIndex compile) const {
-  auto begin = std::partition_point(counts_.begin(), counts_.end(), [&](const StackCount& count) {
+ private:
+  std::vector<StackCount>& counts_;
+  IndexTable table_;
+};
+
+std::span<const StackCount> part_of(std::span<const StackCount> counts, CompileIndex compile) {
+  auto begin = std::partition_point(counts.begin(), counts.end(), [&](const StackCount& count) {
     return count.compile < compile;
   });
   auto end = std::partition_point(
-      begin, counts_.end(), [&](const StackCount& count) { return count.compile == compile; });
+      begin, counts.end(), [&](const StackCount& count) { return count.compile == compile; });
   return {begin, end};
+}
+
+}  // namespace
+
+StackCounts::StackCounts(const Attribution& attribution) : waits_(attribution) {
+  const std::uint64_t period_ns = attribution.recording().meta().period_ns;
+  Summer samples(counts_);
+  attribution.for_each([&](const AttributedSample& attributed) {
+    samples.add({attributed.compile, attributed.sample.stack, attributed.sample.thread,
+                 attributed.phase, 1, period_ns});
+  });
+  samples.sort();
+  Summer waits(wait_counts_);
+  const std::vector<Wait>& recorded = attribution.recording().tables().waits;
+  for (std::size_t i = 0; i < recorded.size(); ++i) {
+    const Wait& wait = recorded[i];
+    if (wait.kind == WaitKind::kNone) continue;
+    const Waits::Owner owner = waits_.owner(i);
+    waits.add({owner.compile, wait.stack, wait.thread, owner.phase, wait.count, wait.length_ns});
+  }
+  waits.sort();
+}
+
+std::span<const StackCount> StackCounts::of(CompileIndex compile) const {
+  return part_of(counts_, compile);
+}
+
+std::span<const StackCount> StackCounts::waits_of(CompileIndex compile) const {
+  return part_of(wait_counts_, compile);
 }
 
 }  // namespace dynprof

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
+#include "symbolizer/attribution/waits.h"
 
 namespace dynprof {
 
@@ -15,7 +16,8 @@ struct StackCount {
   StackId stack = 0;
   ThreadId thread = 0;
   Phase phase = Phase::kRuntime;
-  std::uint64_t samples = 0;
+  std::uint64_t samples = 0;  // of `waits`: how many of them
+  std::uint64_t ns = 0;       // what they stand for
 };
 
 class StackCounts {
@@ -25,9 +27,14 @@ class StackCounts {
   // Ordered by compile (kNoCompile last), then stack, thread and phase.
   std::span<const StackCount> all() const { return counts_; }
   std::span<const StackCount> of(CompileIndex compile) const;
+  // Time off the CPU, likewise; apart, since a wait is no sample. Preempted threads are in it.
+  std::span<const StackCount> waits() const { return wait_counts_; }
+  std::span<const StackCount> waits_of(CompileIndex compile) const;
+  const Waits& recorded_waits() const { return waits_; }
 
  private:
-  std::vector<StackCount> counts_;
+  std::vector<StackCount> counts_, wait_counts_;
+  Waits waits_;
 };
 
 }  // namespace dynprof

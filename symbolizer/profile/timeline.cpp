@@ -74,18 +74,36 @@ void FrameRow::cut(std::size_t keep, std::uint64_t end_ns, const Emit& emit) {
   }
 }
 
-void FrameRow::close(const Emit& emit) { cut(0, add_capped(last_ns_, period_ns_), emit); }
+void FrameRow::close(const Emit& emit) {
+  cut(0, returned_ ? last_ns_ : add_capped(last_ns_, period_ns_), emit);
+}
+
+std::uint64_t FrameRow::wait(std::uint64_t begin_ns, std::uint64_t end_ns, StackId stack,
+                             std::uint32_t skip, bool root_missing, bool keeps_stack,
+                             const Emit& emit) {
+  const std::uint64_t begin = std::max(begin_ns, last_ns_);
+  if (keeps_stack) {
+    // Too long after the last sample nobody knows where it is.
+    if (begin - last_ns_ > 2 * period_ns_) close(emit);
+  } else {
+    add(begin, stack, skip, root_missing, emit);
+  }
+  last_ns_ = std::max(begin, end_ns);
+  returned_ = true;
+  return open_.empty() ? begin : std::max(begin, add_capped(open_.back().begin_ns, 1));
+}
 
 void FrameRow::add(std::uint64_t time_ns, StackId stack, std::uint32_t skip, bool root_missing,
                    const Emit& emit) {
   std::uint64_t now = std::max(time_ns, last_ns_);
   bool gap = now - last_ns_ > 2 * period_ns_;
   bool same_root = skip == last_skip_ && root_missing == last_root_missing_;
+  const bool returned = std::exchange(returned_, false);
   if (!gap && same_root && stack == last_stack_ && !open_.empty()) {
     last_ns_ = now;
     return;
   }
-  std::uint64_t end = end_after(last_ns_, now, period_ns_);
+  std::uint64_t end = returned ? last_ns_ : end_after(last_ns_, now, period_ns_);
   if (gap || !same_root) cut(0, end, emit);
   last_ns_ = now;
   last_stack_ = stack;

@@ -56,6 +56,12 @@ class FrameRow {
   // `skip` frames at the root side are left out. Samples in time order; an earlier one counts as now.
   void add(std::uint64_t time_ns, StackId stack, std::uint32_t skip, bool root_missing,
            const Emit& emit);
+  // The thread leaves the CPU at `begin_ns`, in `stack`, until `end_ns`: what it had called goes on
+  // meanwhile, and the next sample counts from its return. `keeps_stack`: it is where it was (it was
+  // preempted), whatever `stack` says. Returns where a slice of the wait itself begins, above all of
+  // them.
+  std::uint64_t wait(std::uint64_t begin_ns, std::uint64_t end_ns, StackId stack, std::uint32_t skip,
+                     bool root_missing, bool keeps_stack, const Emit& emit);
   // Ends everything, as before a gap.
   void close(const Emit& emit);
 
@@ -73,6 +79,7 @@ class FrameRow {
   std::vector<Open> open_;
   std::vector<StackId> added_;  // scratch: the new stack, leaf first, down to what is shared
   std::uint64_t last_ns_ = 0;
+  bool returned_ = false;  // from a wait, at last_ns_: what it shows ended then
   StackId last_stack_ = 0;
   std::uint32_t last_skip_ = 0;
   bool last_root_missing_ = false;

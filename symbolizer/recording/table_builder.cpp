@@ -161,6 +161,8 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
     case ChunkKind::kGpuRecords:
       if (!admit_gpu_rows(header, sizeof(GpuRecord), kSmallestRecordBytes, damage)) return;
       return rows(tables_.gpu_records, record_gaps_);
+    case ChunkKind::kWaits:
+      return rows(tables_.waits, wait_gaps_);
     default:
       return;
   }
@@ -360,6 +362,15 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   drop(tables_.facts, fact_gaps_);
   drop(tables_.gpu_launches, launch_gaps_);
   drop(tables_.gpu_records, record_gaps_);
+  drop(tables_.waits, wait_gaps_);
+  // A wait keeps its length whatever else is lost.
+  std::erase_if(tables_.waits, [&](Wait& wait) {
+    if (wait.stack >= tables_.stacks.size()) wait.stack = lost_stack();
+    if (wait.context >= tables_.contexts.size()) wait.context = lost_context();
+    return wait.thread >= tables_.threads.size();
+  });
+  std::stable_sort(tables_.waits.begin(), tables_.waits.end(),
+                   [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
   finish_gpu(damage);
   std::erase_if(tables_.edges, [&](SpanEdge& edge) {
     if (mend_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];

@@ -37,6 +37,7 @@ class RecordingWriter {
   virtual void sample(const Sample& sample) = 0;
   virtual void edge(const SpanEdge& edge) = 0;
   virtual void fact(const Fact& fact) = 0;
+  virtual void wait(const Wait& wait) = 0;
   virtual void gpu_launch(const GpuLaunch& launch) = 0;
   // Its kind must be one of enum dynprof_gpu_kind.
   virtual void gpu_record(const GpuRecord& record) = 0;

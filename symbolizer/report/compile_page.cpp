@@ -83,6 +83,13 @@ class Page {
     text += fmt::format("; {:.3f} s on-CPU in {}", seconds(compile_.samples * period_ns_),
                         counted(compile_.samples, "sample", "samples"));
     append_comment(out_, text);
+    const CompileWaits& waits = selection_.folded.counts().recorded_waits().of(index_);
+    if (waits.known) {
+      append_comment(out_, fmt::format("By the scheduler: {:.3f} s on a CPU, {:.3f} s waiting, "
+                                       "{:.3f} s runnable without one.",
+                                       seconds(waits.on_cpu_ns), seconds(waits.wait_ns),
+                                       seconds(waits.runnable_ns)));
+    }
     if (compile_.began_before) append_comment(out_, "It had begun before the recording did.");
     if (compile_.open_at_end) append_comment(out_, "It was still open when the recording ended.");
     if (compile_.before_attach) {

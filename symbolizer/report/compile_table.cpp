@@ -102,6 +102,7 @@ class Table {
     for (Row& row : rows_) {
       const Compile& compile = attribution_.compiles()[row.compile];
       any_exact_ |= compile.timing != kNoIndex || compile.exact;
+      any_waits_ |= waits_of(row.compile).known;
       any_breaks_ |= attribution_.graph_breaks(row.compile) != nullptr;
       // A part of the phases was asked for: then of the samples in it.
       bool by_wall =
@@ -116,7 +117,8 @@ class Table {
     label_width_ = std::min(label_width_, kMaxLabel);
     // Indent, flags, two numbers of eight, breaks, and the shares.
     function_width_ =
-        kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) - 7 * kColumnCount;
+        kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) -
+        (any_waits_ ? 8 : 0) - 7 * kColumnCount;
   }
 
   void append(std::string& out) {
@@ -170,6 +172,7 @@ class Table {
     out += "#\n";
     std::string titles = "# " + cell("Trace id", label_width_) + "    " +
                          cell("Function", function_width_) + "  Wall s   CPU s";
+    if (any_waits_) titles += "  Wait s";
     for (const Column& column : kColumns) titles += fmt::format("{:>7}", column.title);
     if (any_breaks_) titles += fmt::format("{:>7}", "breaks");
     out += titles + '\n';
@@ -181,6 +184,16 @@ class Table {
     double wall_s = static_cast<double>(wall_ns) * 1e-9;
     if (compile.exact) return fmt::format("{:.3f}", wall_s);
     return fmt::format("{}{:.2f}", any_exact_ ? "~" : "", wall_s);
+  }
+
+  const CompileWaits& waits_of(CompileIndex compile) const {
+    return selection_.folded.counts().recorded_waits().of(compile);
+  }
+  std::string wait_text(CompileIndex compile) const {
+    if (!any_waits_) return {};
+    const CompileWaits& waits = waits_of(compile);
+    return waits.known ? fmt::format("{:>8.2f}", static_cast<double>(waits.wait_ns) * 1e-9)
+                       : fmt::format("{:>8}", "-");
   }
 
   void append_row(std::string& out, const Row& row) {
@@ -196,7 +209,8 @@ class Table {
     out += "  " + cell(attribution_.label(row.compile), label_width_) + ' ' + first +
            (compile.open_at_end ? '>' : ' ') + ' ' +
            function_of(selection_, row.compile, function_width_) +
-           fmt::format("{:>8}{:>8}", wall_text(compile), cpu) + shares_text(row.shares);
+           fmt::format("{:>8}{:>8}", wall_text(compile), cpu) + wait_text(row.compile) +
+           shares_text(row.shares);
     if (any_breaks_) {
       const auto* breaks = attribution_.graph_breaks(row.compile);
       out += breaks != nullptr ? fmt::format("{:>7}", breaks->size()) : fmt::format("{:>7}", "-");
@@ -218,7 +232,7 @@ class Table {
     out += "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
            fmt::format("{:>8}{:>8.2f}", "",
                        static_cast<double>(total_.samples) * selection_.period_s) +
-           shares_text(total_.shares) + '\n';
+           std::string(any_waits_ ? 8 : 0, ' ') + shares_text(total_.shares) + '\n';
   }
 
   const Selection& selection_;
@@ -227,7 +241,7 @@ class Table {
   Row total_{kNoCompile};
   std::size_t left_out_ = 0;
   std::size_t label_width_ = 8, function_width_ = 0;
-  bool any_exact_ = false, any_breaks_ = false;
+  bool any_exact_ = false, any_breaks_ = false, any_waits_ = false;
   bool flags_[3] = {};  // which of them need a line below the table
 };
 

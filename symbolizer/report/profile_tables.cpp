@@ -10,9 +10,9 @@ namespace {
 constexpr std::size_t kRows = 20;  // as TORCH_COMPILE_CPROFILE prints without gprof2dot
 
 // The columns of pstats' print_stats: ncalls tottime percall cumtime percall name.
-std::string row_text(const ProfileEntry& entry, const Function& function, double period_s) {
-  double tottime = static_cast<double>(entry.leaf) * period_s;
-  double cumtime = static_cast<double>(entry.on_stack) * period_s;
+std::string row_text(const ProfileEntry& entry, const Function& function) {
+  double tottime = static_cast<double>(entry.leaf_ns) * 1e-9;
+  double cumtime = static_cast<double>(entry.on_stack_ns) * 1e-9;
   std::string calls = entry.leaf == entry.on_stack
                           ? std::to_string(entry.on_stack)
                           : fmt::format("{}/{}", entry.on_stack, entry.leaf);
@@ -37,7 +37,7 @@ void append_table(std::string& out, const Selection& selection, const Profile& p
   std::vector<const ProfileEntry*> rows;
   for (const ProfileEntry& entry : profile.entries) rows.push_back(&entry);
   auto key = [&](const ProfileEntry* entry) {
-    return by_cumulative ? entry->on_stack : entry->leaf;
+    return by_cumulative ? entry->on_stack_ns : entry->leaf_ns;
   };
   std::stable_sort(rows.begin(), rows.end(),
                    [&](const ProfileEntry* a, const ProfileEntry* b) { return key(a) > key(b); });
@@ -49,7 +49,7 @@ void append_table(std::string& out, const Selection& selection, const Profile& p
   }
   out += "\n   ncalls  tottime  percall  cumtime  percall filename:lineno(function)\n";
   for (const ProfileEntry* row : rows) {
-    out += row_text(*row, functions[row->function], selection.period_s) + '\n';
+    out += row_text(*row, functions[row->function]) + '\n';
   }
   out += '\n';
 }
@@ -66,18 +66,27 @@ void append_profile_tables(std::string& out, const Selection& selection) {
       return count.compile == index;
     });
     if (begin == end) continue;
-    Profile profile = selection.folded.inside_compile({begin, end});
+    std::vector<StackCount> counts(begin, end);
+    bool waited = selection.options.phases.empty() && !selection.folded.cpu_only();
+    if (waited) {
+      const auto waits = selection.folded.counts().waits_of(index);
+      counts.insert(counts.end(), waits.begin(), waits.end());
+      waited = !waits.empty();
+    }
+    Profile profile = selection.folded.inside_compile(counts);
     std::uint64_t calls = 0;
     for (const ProfileEntry& entry : profile.entries) calls += entry.on_stack;
     out += "#\n";
     append_comment(
         out, fmt::format("{}: compile {}", attribution.file_stem(index), attribution.label(index)));
     append_comment(out,
-                   "ncalls: samples with the function on the stack / as its leaf; times are "
-                   "samples by the sampling period.");
+                   waited ? "ncalls: samples and waits with the function on the stack / as its "
+                            "leaf; times are samples by the sampling period, and waits by length."
+                          : "ncalls: samples with the function on the stack / as its leaf; times "
+                            "are samples by the sampling period.");
     out +=
         fmt::format("         {} function calls ({} primitive calls) in {:.3f} seconds\n\n", calls,
-                    profile.samples, static_cast<double>(profile.samples) * selection.period_s);
+                    profile.samples, static_cast<double>(profile.ns) * 1e-9);
     append_table(out, selection, profile, false);
     append_table(out, selection, profile, true);
   }

@@ -52,6 +52,7 @@ void append_tables(std::string& out, const Selection& selection) {
   } else {
     append_comment(out, "No samples.");
   }
+  append_waits(out, selection);
   if (selection.options.tables) append_profile_tables(out, selection);
 }
 

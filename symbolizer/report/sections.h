@@ -34,6 +34,8 @@ void append_compile_page(std::string& out, const Selection& selection, CompileIn
 void append_symbol_table(std::string& out, const Selection& selection);
 void append_user_lines(std::string& out, const Selection& selection);
 void append_gpu(std::string& out, const Selection& selection);
+// What threads waited for: of the whole recording, or of one compile.
+void append_waits(std::string& out, const Selection& selection);
 void append_profile_tables(std::string& out, const Selection& selection);
 
 // ---- text ------------------------------------------------------------------------------------

@@ -49,6 +49,28 @@ class Edge:
     cpu_ns: int  # the thread's CPU clock, 0: not known
 
 
+@dataclass(frozen=True)
+class Wait:
+    begin_ns: int
+    span_ns: int
+    length_ns: int
+    runnable_ns: int
+    cpu_ns: int
+    pid: int
+    tid: int
+    stack: int
+    kind: str
+    count: int
+    flags: int
+    compile: int
+    context: int
+
+    @property
+    def end_ns(self):
+        return self.begin_ns + self.span_ns
+
+
+WAIT_AT_ATTACH, WAIT_AT_END = 1, 2
 PHASE_BEGIN, PHASE_END, REGION_BEGIN, REGION_END, INLINE_BEGIN, INLINE_END = 1, 2, 3, 4, 5, 6
 WAIT_BEGIN, WAIT_END, WATCH_BEGIN, WATCH_END = 7, 8, 9, 10
 
@@ -66,6 +88,7 @@ class Dump:
         self.samples = [Sample(*row) for row in text["samples"]]
         self.contexts, self.facts = text["contexts"], text["facts"]
         self.edges = [Edge(*row) for row in text["edges"]]
+        self.waits = [Wait(*row) for row in text.get("waits", [])]
         self._nodes = text["stacks"]
         self._stacks = {0: ()}
 

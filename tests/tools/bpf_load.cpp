@@ -15,6 +15,7 @@
 
 #include "gpu.skel.h"
 #include "pid_level.skel.h"
+#include "offcpu.skel.h"
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"
@@ -87,6 +88,7 @@ int main(int argc, char** argv) {
   if (load<uprobes_bpf>(results) != 0) failed++;
   if (load<gpu_bpf>(results) != 0) failed++;
   if (load<pid_level_bpf>(results) != 0) failed++;
+  if (load<offcpu_bpf>(results) != 0) failed++;
   int passed = 0;
   for (const Loaded& loaded : results) {
     auto limit = budget.find(loaded.program);

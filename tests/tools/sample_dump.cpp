@@ -10,13 +10,16 @@
 //    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context], ...],
 //    "contexts": [{"markers": [[id, kind]], "torch": null or "stale" or {"id", "attempt", "phases"}}],
 //    "edges": [[time_ns, pid, tid, kind, name, depth, context, function, cpu_ns], ...],
-//    "facts": [[pid, time_ns, kind, name, bytes], ...]}
+//    "facts": [[pid, time_ns, kind, name, bytes], ...],
+//    "waits": [[begin_ns, span_ns, length_ns, runnable_ns, cpu_ns, pid, tid, stack, kind, count,
+//               flags, compile or -1, context], ...]}
 #include <unistd.h>
 
 #include <string>
 
 #include "fmt/format.h"
 #include "symbolizer/attribution/attribution.h"
+#include "symbolizer/attribution/waits.h"
 #include "symbolizer/base/json_writer.h"
 #include "symbolizer/recording/reader.h"
 
@@ -231,6 +234,31 @@ void write_facts(JsonWriter& json, const Tables& tables) {
   json.end_array();
 }
 
+void write_waits(JsonWriter& json, const Tables& tables, const Waits& waits) {
+  json.key("waits");
+  json.begin_array();
+  for (std::size_t i = 0; i < tables.waits.size(); ++i) {
+    const Wait& wait = tables.waits[i];
+    const Thread& thread = tables.threads[wait.thread];
+    const CompileIndex owner = waits.owner(i).compile;
+    json.line_break();
+    json.begin_array();
+    for (std::uint64_t number :
+         {wait.begin_ns, wait.span_ns, wait.length_ns, wait.runnable_ns, wait.cpu_ns})
+      json.number(number);
+    json.number(thread.pid);
+    json.number(thread.tid);
+    json.number(wait.stack);
+    json.string(wait_kind_text(wait.kind));
+    json.number(wait.count);
+    json.number(static_cast<unsigned>(wait.flags));
+    json.number(owner == kNoCompile ? std::int64_t{-1} : std::int64_t{owner});
+    json.number(wait.context);
+    json.end_array();
+  }
+  json.end_array();
+}
+
 int dump(const std::string& path) {
   auto opened = Recording::open(path);
   if (!opened) {
@@ -250,6 +278,7 @@ int dump(const std::string& path) {
   write_contexts(json, recording.tables());
   write_edges(json, recording.tables());
   write_facts(json, recording.tables());
+  write_waits(json, recording.tables(), Waits(attribution));
   json.end_object();
   if (auto done = json.finish(); !done) {
     fmt::print(stderr, "sample_dump: {}\n", done.error().what);

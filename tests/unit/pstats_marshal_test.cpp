@@ -85,7 +85,7 @@ TEST(Pstats, OneFunctionWithItsCaller) {
   five.begin_tuple(5);
   std::string key_a = three.bytes() + text("a.py") + one.bytes() + text("a");
   std::string key_b = three.bytes() + text("b.py") + two.bytes() + text("b");
-  EXPECT_EQ(pstats_bytes(folded.session(), folded.functions(), fake.meta().period_ns),
+  EXPECT_EQ(pstats_bytes(folded.session(), folded.functions()),
             "{" + key_a + five.bytes() + numbers(0, 2, 0, 0.02) + "{0" + key_b + five.bytes() +
                 numbers(2, 2, 0.02, 0.02) + "{" + key_a + four.bytes() + numbers(2, 2, 0.02, 0.02) +
                 "00");

@@ -95,6 +95,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.children = options.children;
   session_options.watchpoints = options.watchpoints;
   session_options.native = options.native;
+  session_options.off_cpu = options.off_cpu;
+  session_options.off_cpu_threshold_ns = options.off_cpu_threshold_ns;
   session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;
@@ -126,6 +128,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
     terminal.line("note: nothing of it ran on a CPU meanwhile, and waiting is not sampled");
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
+  output_options.cpu_only = options.cpu_only;
   output_options.print_report = options.print_report;
   if (auto written = write_outputs(*directory, output_options, terminal); !written) {
     Error failure = written.error();

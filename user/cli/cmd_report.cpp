@@ -96,7 +96,7 @@ int run_report(const CommandLine& line) {
   Attribution attribution(**recording);
   auto options = report_options(line.report, attribution);
   if (!options) return fail(options.error());
-  FoldedRecording folded(attribution);
+  FoldedRecording folded(attribution, line.report.cpu_only);
   fmt::print("{}", render_report(folded, *options));
   return 0;
 }
@@ -107,7 +107,7 @@ int run_export(const CommandLine& line) {
   if (!recording) return fail(recording.error());
   Attribution attribution(**recording);
   auto written = export_recording(attribution, line.exports.format, line.exports.output,
-                                  line.exports.compile, owner_behind_sudo());
+                                  line.exports.compile, owner_behind_sudo(), line.exports.cpu_only);
   if (!written) return fail(written.error());
   terminal.line(fmt::format("wrote {}", escape_terminal(line.exports.output)));
   return 0;

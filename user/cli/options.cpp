@@ -75,9 +75,10 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 }
 
 struct RawOptions {
-  std::string pid, duration, max_size, event = "cpu-clock", gpu = "auto";
+  std::string pid, duration, max_size, off_cpu_threshold, event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
+  bool no_off_cpu = false;
   std::string compiles_pid;
   std::string dump_pid;
 };
@@ -103,6 +104,12 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for virtual machines where watching is dear");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
+  verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record what threads wait for");
+  verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,
+                   "sum up waits shorter than this (default 1ms)")
+      ->type_name("TIME");
+  verb->add_flag("--cpu", line.record.cpu_only,
+                 "profiles of compiles by time on a CPU, not by wall time");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -124,6 +131,8 @@ void add_report(CLI::App& app, CommandLine& line) {
       ->type_name("PERCENT");
   verb->add_flag("--children,!--no-children", line.report.children,
                  "also the share of samples with the row anywhere on the stack");
+  verb->add_flag("--cpu", line.report.cpu_only,
+                 "tables of a compile by time on a CPU, not by wall time");
   verb->add_flag("--stdio", line.report.stdio, "accepted for perf's sake");
 }
 
@@ -139,6 +148,8 @@ void add_export(CLI::App& app, CommandLine& line) {
       ->required()
       ->type_name("PATH");
   verb->add_option("--compile", line.exports.compile, "only this trace id")->type_name("ID");
+  verb->add_flag("--cpu", line.exports.cpu_only,
+                 "profiles of compiles by time on a CPU, not by wall time");
   std::string formats = "Formats:\n";
   for (const ExportFormat& format : export_formats())
     formats += fmt::format("  {:<12} {}\n", format.name, format.description);
@@ -204,6 +215,9 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     if (line.record.duration_ns == 0)
       return usage_error(fmt::format("duration '{}' is zero", raw.duration), "for example -d 30s");
   }
+  if (!raw.off_cpu_threshold.empty()) {
+    ASSIGN_OR_RETURN(line.record.off_cpu_threshold_ns, parse_duration(raw.off_cpu_threshold));
+  }
   if (!raw.max_size.empty()) {
     ASSIGN_OR_RETURN(line.record.max_bytes, parse_size(raw.max_size));
   }
@@ -220,6 +234,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
   line.record.native = !raw.no_native;
+  line.record.off_cpu = !raw.no_off_cpu;
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

@@ -25,6 +25,9 @@ struct RecordOptions {
   bool children = true;
   bool watchpoints = true;
   bool native = true;
+  bool off_cpu = true;
+  std::uint64_t off_cpu_threshold_ns = 1'000'000;
+  bool cpu_only = false;  // profiles of time on the CPU alone
   bool call_graphs = true;    // SVG by gprof2dot and dot
   bool print_report = false;  // the verb-less form prints the report when it is done
 };
@@ -36,6 +39,7 @@ struct ReportArguments {
   std::string sort;
   double percent_limit = 0.5;
   bool children = false;
+  bool cpu_only = false;
   bool stdio = false;  // changes nothing
 };
 
@@ -44,6 +48,7 @@ struct ExportOptions {
   std::string format;
   std::string output;
   std::string compile;
+  bool cpu_only = false;
 };
 
 struct CompilesOptions {

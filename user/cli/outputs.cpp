@@ -26,13 +26,13 @@ namespace {
 // One directory's worth of files; remembers the first failure and goes on.
 class Outputs {
  public:
-  Outputs(const OutputDirectory& directory, const Attribution& attribution, Terminal& terminal)
+  Outputs(const OutputDirectory& directory, const Attribution& attribution, Terminal& terminal,
+          bool cpu_only)
       : directory_(directory),
         attribution_(attribution),
-        folded_(attribution),
+        folded_(attribution, cpu_only),
         traced_(attribution),
-        terminal_(terminal),
-        period_ns_(attribution.recording().meta().period_ns) {}
+        terminal_(terminal) {}
 
   void write(const OutputOptions& options) {
     if (first_sampled() != kNoCompile || any_traced()) {
@@ -93,7 +93,7 @@ class Outputs {
     if (!compiles_) return;
     for_each_sampled([&](CompileIndex i, const std::string& stem) {
       write_file(*compiles_, stem + ".profile",
-                 pstats_bytes(folded_.of(i), folded_.functions(), period_ns_));
+                 pstats_bytes(folded_.of(i), folded_.functions()));
     });
   }
 
@@ -194,7 +194,6 @@ class Outputs {
   FoldedRecording folded_;
   DynamoProfiles traced_;
   Terminal& terminal_;
-  std::uint64_t period_ns_;
   std::optional<OutputDirectory> compiles_;
   std::string report_;
   std::size_t call_graphs_ = 0;
@@ -218,7 +217,7 @@ Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions
     terminal.line("warning: " + escape_terminal(sentence));
   terminal.progress("writing profiles and traces");
   Attribution attribution(*recording);
-  Outputs outputs(directory, attribution, terminal);
+  Outputs outputs(directory, attribution, terminal, options.cpu_only);
   outputs.write(options);
   terminal.clear_progress();
   if (options.print_report) {

@@ -15,6 +15,7 @@ inline constexpr const char* kRecordingName = "recording.dynprof";
 struct OutputOptions {
   bool call_graphs = true;
   bool print_report = false;
+  bool cpu_only = false;  // profiles without what was waited
 };
 
 // What cannot be written is named and the rest goes on; the first such error is returned.

@@ -86,6 +86,16 @@ std::optional<dp_probe_event> decode_probe_event(std::span<const std::byte> byte
   return event;
 }
 
+std::optional<dp_wait_event> decode_wait_event(std::span<const std::byte> bytes) {
+  dp_wait_event event;
+  if (bytes.size() < sizeof event) return std::nullopt;
+  std::memcpy(&event, bytes.data(), sizeof event);
+  if (event.header.size != sizeof event || event.begin_ns > event.header.time_ns ||
+      event.count == 0)
+    return std::nullopt;
+  return event;
+}
+
 std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes) {
   dp_process_event event;
   if (bytes.size() < sizeof event) return std::nullopt;

@@ -1,5 +1,7 @@
 #include "user/collector/sample_encoder.h"
 
+#include <algorithm>
+
 namespace dynprof {
 namespace {
 
@@ -130,6 +132,31 @@ SamplePlace SampleEncoder::place(const SampleView& view, FollowedProcess& proces
   const std::uint64_t samples_in_compile = in_compile_;
   place.context = context(view, process);
   in_compile_ = samples_in_compile;
+  return place;
+}
+
+WaitStack SampleEncoder::wait_stack(const SampleView& view, FollowedProcess& process,
+                                    std::uint64_t schedule) {
+  constexpr std::size_t kOurs = 12;             // frames of tracepoint and program
+  constexpr std::uint64_t kScheduleBytes = 0x2000;  // more than it has
+  WaitStack place;
+  SampleView seen = view;
+  for (std::size_t i = std::min(kOurs, view.kernel.size()); schedule != 0 && i-- > 0;) {
+    if (view.kernel[i] < schedule || view.kernel[i] - schedule >= kScheduleBytes) continue;
+    seen.kernel = view.kernel.subspan(i + 1);
+    break;
+  }
+  if (!view.frames.empty()) learn(view, process);
+  if (view.frames.empty() && view.native.empty() && seen.kernel.empty()) return place;
+  std::uint8_t flags = recorded_flags(view.sample);
+  place.stack = stack_of(seen, process, flags);
+  if (!view.frames.empty()) {
+    const std::uint64_t samples_in_compile = in_compile_;
+    place.context = context(view, process);
+    in_compile_ = samples_in_compile;
+  }
+  if (flags & (kSampleTruncated | kSampleFrameFault)) place.flags |= kWaitRootMissing;
+  if (flags & kSampleUnmerged) place.flags |= kWaitUnmerged;
   return place;
 }
 

@@ -20,6 +20,13 @@ struct SamplePlace {
   ContextId context = 0;
 };
 
+// Where a wait began, as a wait of the recording wants it; flags are kWait*.
+struct WaitStack {
+  StackId stack = 0;
+  ContextId context = 0;
+  std::uint8_t flags = 0;
+};
+
 class SampleEncoder {
  public:
   SampleEncoder(RecordingWriter& writer, NativeFrames& native, KernelSide& kernel)
@@ -27,6 +34,8 @@ class SampleEncoder {
 
   void encode(const SampleView& view, FollowedProcess& process);
   SamplePlace place(const SampleView& view, FollowedProcess& process);
+  // `schedule`: where the kernel's __schedule is; it and what it called are ours, and left out.
+  WaitStack wait_stack(const SampleView& view, FollowedProcess& process, std::uint64_t schedule);
   std::uint64_t samples() const { return samples_; }
   std::uint64_t in_compile() const { return in_compile_; }
   std::uint64_t unmerged() const { return unmerged_; }

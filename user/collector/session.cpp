@@ -21,6 +21,7 @@
 #include "user/collector/followed_process.h"
 #include "user/collector/native_frames.h"
 #include "user/collector/native_unwind.h"
+#include "user/collector/off_cpu.h"
 #include "user/collector/sample_encoder.h"
 #include "user/gpu/gpu_collector.h"
 #include "user/preflight/capabilities.h"
@@ -94,6 +95,7 @@ class LiveSession final : public Session {
                                           [this](const std::string& sentence) { note(sentence); });
     if (!options_.launched) TRY(gpu_->check(options_.targets));
     ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
+    load_off_cpu();
     start_native_unwinding();
     start_ns_ = monotonic_ns();
     if (options_.launched) return {};  // it is still us, before its exec
@@ -147,6 +149,7 @@ class LiveSession final : public Session {
         TRY(add_child(child, parent));
     }
     for (auto& [pid, process] : processes_) process.attach_probes(*kernel_);
+    attach_off_cpu();
     TRY(kernel_->attach_sampling(std::move(events_.fds)));
     look_for_gpus(monotonic_ns());
     drop_what_is_not_needed();
@@ -176,6 +179,7 @@ class LiveSession final : public Session {
       poll(&ring, 1, kPollMs);
       std::uint64_t now = monotonic_ns();
       consume();
+      if (off_cpu_) off_cpu_->tick();
       for (auto& [pid, process] : processes_) {
         process.ask_for_names(writer, *kernel_);
         process.write_lines(writer);
@@ -194,9 +198,11 @@ class LiveSession final : public Session {
       if (reason_to_stop(now, written)) break;
     }
     detach_gpus();
+    if (off_cpu_) off_cpu_->detach();
     kernel_->detach();
     consume();  // what was under way when we detached
     const std::uint64_t end = monotonic_ns();
+    finish_off_cpu();
     for (auto& [pid, process] : processes_) {
       process.write_lines(writer);
       process.end_watches(writer, *kernel_);
@@ -326,6 +332,10 @@ class LiveSession final : public Session {
       if (event && at != processes_.end()) at->second.on_probe(*event, *writer_, *kernel_);
       return;
     }
+    if (header->kind == DP_EVENT_WAIT || header->kind == DP_EVENT_WAIT_STACK) {
+      on_off_cpu(*header, bytes);
+      return;
+    }
     if (header->kind >= DP_EVENT_GPU_LAUNCH) {
       auto at = processes_.find(static_cast<pid_t>(header->pid));
       if (at != processes_.end() && encoder_)
@@ -333,6 +343,55 @@ class LiveSession final : public Session {
       return;
     }
     if (auto event = decode_process_event(bytes)) on_process_event(*event);
+  }
+
+  // Without it the recording is of time on the CPU alone.
+  void load_off_cpu() {
+    if (!options_.off_cpu) return;
+    auto loaded = OffCpu::load(*kernel_, options_.off_cpu_threshold_ns);
+    if (loaded)
+      off_cpu_ = std::move(*loaded);
+    else
+      note(fmt::format("waits are not recorded: {}", loaded.error().what));
+  }
+
+  void attach_off_cpu() {
+    if (!off_cpu_) return;
+    for (auto& [pid, process] : processes_) off_cpu_->add_threads(pid);
+    if (auto attached = off_cpu_->attach(); !attached) {
+      note(fmt::format("waits are not recorded: {}", attached.error().what));
+      off_cpu_.reset();
+    }
+  }
+
+  FollowedProcess* find_process(pid_t pid) {
+    auto at = processes_.find(pid);
+    return at == processes_.end() ? nullptr : &at->second;
+  }
+
+  void on_off_cpu(const dp_event_header& header, std::span<const std::byte> bytes) {
+    if (!off_cpu_ || !encoder_) return;
+    FollowedProcess* process = find_process(static_cast<pid_t>(header.pid));
+    if (header.kind == DP_EVENT_WAIT) {
+      if (auto event = decode_wait_event(bytes))
+        off_cpu_->on_wait(*event, process, *writer_);
+      else
+        malformed_++;
+      return;
+    }
+    auto view = decode_sample(bytes);
+    if (!view) {
+      malformed_++;
+    } else if (process) {
+      off_cpu_->on_stack(*view, *process, *encoder_);
+      look_for_code(view->sample, *process);
+    }
+  }
+
+  void finish_off_cpu() {
+    if (!off_cpu_) return;
+    off_cpu_->finish([this](pid_t pid) { return find_process(pid); }, *writer_);
+    wait_stacks_lost_ = off_cpu_->stacks_lost();
   }
 
   void on_process_event(const dp_process_event& event) {
@@ -506,6 +565,7 @@ class LiveSession final : public Session {
     counters[DP_COUNT_UNREADABLE_CODE] = unreadable_codes_;
     counters[DP_COUNT_MALFORMED_EVENT] = malformed_;
     counters[DP_COUNT_UNMERGED] = unmerged_;
+    counters[DP_COUNT_WAIT_STACK_LOST] = wait_stacks_lost_;
     gpu_->fill(counters);
     for (std::size_t i = 0; i < counters.size(); i++)
       if (counters[i]) trailer_.counters[kNames[i]] = counters[i];
@@ -518,6 +578,7 @@ class LiveSession final : public Session {
   bool dropped_all_ = false;
   std::unique_ptr<KernelSide> kernel_;
   std::unique_ptr<NativeUnwind> native_unwind_;  // writes maps of kernel_
+  std::unique_ptr<OffCpu> off_cpu_;
   std::unique_ptr<GpuCollector> gpu_;
   SamplingEvents events_;
   std::map<pid_t, FollowedProcess> processes_;
@@ -531,6 +592,7 @@ class LiveSession final : public Session {
   std::uint64_t unreadable_codes_ = 0;
   std::uint64_t lost_edges_ = 0;
   std::uint64_t unmerged_ = 0;
+  std::uint64_t wait_stacks_lost_ = 0;
   Trailer trailer_;
   RecordingWriter* writer_ = nullptr;
   SampleEncoder* encoder_ = nullptr;

@@ -26,6 +26,8 @@ struct SessionOptions {
   bool children = true;
   bool watchpoints = true;  // hardware ones, where they can be had
   bool native = true;       // native and kernel frames too
+  bool off_cpu = true;      // what threads wait for, and how long
+  std::uint64_t off_cpu_threshold_ns = 1'000'000;
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
 };

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* Parts of taking a stack that every program which takes one has: global functions, so that the
+ * verifier checks each once, not once per marker or frame. Include after the definition of
+ * current_walk(), which says where the walk of this CPU is. */
+#ifndef DYNPROF_BPF_SAMPLE_PARTS_H
+#define DYNPROF_BPF_SAMPLE_PARTS_H
+
+__noinline int read_marker_at(__u32 index) {
+  struct walk* walk = current_walk();
+  if (!walk || index >= DP_MAX_MARKERS) return 0;
+  __u64 at = walk->sample.frame_count * sizeof(struct dp_frame) + index * sizeof(struct dp_marker);
+  if (at > sizeof(walk->frames) + sizeof(walk->markers) - sizeof(struct dp_marker)) return 0;
+  struct dp_marker marker;
+  read_marker(walk, &walk->notes[index], &marker);
+  /* Behind the frames, so that the event is contiguous. */
+  __builtin_memcpy((__u8*)walk->frames + at, &marker, sizeof(marker));
+  return 0;
+}
+
+/* Copies what the open phases are called: the str objects, each with its hash. */
+static __always_inline __u32 read_phase_names(struct walk* walk, const struct list_head* list) {
+  struct torch_sample* torch = &walk->torch;
+  __u64 objects[DP_MAX_PHASES] = {};
+  __u32 phases = list->size < DP_MAX_PHASES ? list->size : DP_MAX_PHASES;
+  if (bpf_probe_read_user(objects, (phases & 31) * 8, (const void*)list->items)) phases = 0;
+  for (__u32 i = 0; i < DP_MAX_PHASES; i++) {
+    if (i >= phases) break;
+    torch->phases[i].object = objects[i];
+    torch->phases[i].hash = 0;
+    bpf_probe_read_user(&torch->phases[i].hash, 8, (const void*)(objects[i] + DP_STR_HASH));
+  }
+  return phases;
+}
+
+/* Source T; behind the markers. Returns its bytes, 0: this thread has none. */
+__noinline __u32 append_torch_state(__u32 markers) {
+  struct walk* walk = current_walk();
+  if (!walk || markers > DP_MAX_MARKERS) return 0;
+  __u32 tid = walk->sample.header.tid;
+  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
+  if (!thread || thread->pid != walk->sample.header.pid) return 0;
+  struct list_head list;
+  struct torch_sample* torch = &walk->torch;
+  read_torch_state(&walk->process, thread, &list, &torch->state);
+  __u32 phases = 0;
+  if (torch->state.status == DP_TORCH_READ && list.size) phases = read_phase_names(walk, &list);
+  torch->state.phase_count = (__u8)phases;
+  __u32 bytes = sizeof(torch->state) + phases * sizeof(struct dp_phase_name);
+  __u32 frames = walk->sample.frame_count;
+  if (frames > DP_MAX_PYTHON_FRAMES || bytes > sizeof(*torch)) return 0;
+  __u64 at = frames * sizeof(struct dp_frame) + markers * sizeof(struct dp_marker);
+  /* Whole words, all of it: what lies behind the end is not sent. */
+  __u64* to = (__u64*)((__u8*)walk->frames + at);
+  const __u64* from = (const __u64*)torch;
+  for (int i = 0; i < (int)(sizeof(*torch) / 8); i++) to[i] = from[i];
+  walk->sample.flags |= DP_SAMPLE_TORCH;
+  return bytes;
+}
+
+__noinline int unwind_frame(void) {
+  struct walk* walk = current_walk();
+  return walk ? unwind_step(walk) : 0;
+}
+
+#endif

@@ -1,0 +1,197 @@
+#include "symbolizer/attribution/waits.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/spans.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxDepth = 16384;
+
+// A thread's time on a CPU until some moment.
+struct Clock {
+  std::uint64_t time_ns;
+  std::uint64_t cpu_ns;
+};
+
+std::uint64_t end_of(const Compile& compile, std::uint64_t period_ns) {
+  return compile.first_ns + compile.wall_ns(period_ns);
+}
+
+// The part of `amount`, spread evenly over [begin, end), that lies in [from, to).
+std::uint64_t share(std::uint64_t amount, std::uint64_t begin, std::uint64_t end,
+                    std::uint64_t from, std::uint64_t to) {
+  const std::uint64_t low = std::max(begin, from), high = std::min(end, to);
+  if (low >= high) return 0;
+  if (begin >= from && end <= to) return amount;
+  const double part = static_cast<double>(high - low) / static_cast<double>(end - begin);
+  return static_cast<std::uint64_t>(static_cast<double>(amount) * part);
+}
+
+}  // namespace
+
+// What is known of one thread.
+struct Waits::Row {
+  std::vector<std::size_t> waits;  // by begin
+  std::vector<std::uint64_t> ends;  // of these and all before: the latest
+  std::vector<Clock> clock;         // by time
+  struct Inside {
+    std::uint64_t begin_ns, end_ns, latest_ns;
+    CompileIndex compile;
+  };
+  std::vector<Inside> compiles;  // by begin
+
+  // False: the thread was not looked at then.
+  bool cpu_at(std::uint64_t time_ns, double& cpu_ns) const {
+    auto after = std::lower_bound(clock.begin(), clock.end(), time_ns,
+                                  [](const Clock& at, std::uint64_t t) { return at.time_ns < t; });
+    if (after == clock.end() || (after == clock.begin() && after->time_ns != time_ns)) return false;
+    if (after->time_ns == time_ns) {
+      cpu_ns = static_cast<double>(after->cpu_ns);
+      return true;
+    }
+    const Clock& before = *(after - 1);
+    const double part = static_cast<double>(time_ns - before.time_ns) /
+                        static_cast<double>(after->time_ns - before.time_ns);
+    cpu_ns = static_cast<double>(before.cpu_ns) +
+             part * static_cast<double>(after->cpu_ns - before.cpu_ns);
+    return true;
+  }
+};
+
+bool Waits::place_of(const Tables& tables, StackId stack, FrameId& frame) {
+  bool any = false;
+  for (std::size_t depth = 0; stack != 0 && depth < kMaxDepth; ++depth) {
+    const StackNode& node = tables.stacks[stack];
+    const FrameKind kind = tables.frames[node.frame].kind;
+    if (kind == FrameKind::kPython) {
+      frame = node.frame;
+      return true;
+    }
+    if (!any && kind == FrameKind::kNative) {
+      frame = node.frame;
+      any = true;
+    }
+    stack = node.caller;
+  }
+  return any;
+}
+
+Waits::Waits(const Attribution& attribution) : compiles_(attribution.compiles().size()) {
+  const Recording& recording = attribution.recording();
+  const Tables& tables = recording.tables();
+  if (tables.waits.empty()) return;
+  std::vector<Row> rows(attribution.spans().threads().size());
+  auto row_of = [&](ThreadId thread) -> Row& {
+    const std::size_t row = attribution.spans().row_of(thread);
+    if (row >= rows.size()) rows.resize(row + 1);
+    return rows[row];
+  };
+  for (std::size_t i = 0; i < tables.waits.size(); ++i) {
+    const Wait& wait = tables.waits[i];
+    Row& row = row_of(wait.thread);
+    // A thread does not run during a wait; of a sum of waits only the end is known so well.
+    if (wait.kind != WaitKind::kNone && wait.span_ns == wait.length_ns)
+      row.clock.push_back({wait.begin_ns, wait.cpu_ns});
+    row.clock.push_back({wait.end_ns(), wait.cpu_ns});
+    if (wait.kind == WaitKind::kNone) continue;
+    row.waits.push_back(i);
+    row.ends.push_back(std::max(wait.end_ns(), row.ends.empty() ? 0 : row.ends.back()));
+  }
+  const std::uint64_t period_ns = recording.meta().period_ns;
+  for (CompileIndex i = 0; i < compiles_.size(); ++i) {
+    const Compile& compile = attribution.compiles()[i];
+    if (compile.thread == kNoThread || compile.first_ns == 0) continue;
+    row_of(compile.thread)
+        .compiles.push_back({compile.first_ns, end_of(compile, period_ns), 0, i});
+  }
+  for (Row& row : rows) {
+    std::stable_sort(row.clock.begin(), row.clock.end(),
+                     [](const Clock& a, const Clock& b) { return a.time_ns < b.time_ns; });
+    std::uint64_t most = 0;
+    for (Clock& at : row.clock) most = at.cpu_ns = std::max(at.cpu_ns, most);
+    std::stable_sort(
+        row.compiles.begin(), row.compiles.end(),
+        [](const Row::Inside& a, const Row::Inside& b) { return a.begin_ns < b.begin_ns; });
+    std::uint64_t latest = 0;
+    for (Row::Inside& inside : row.compiles)
+      inside.latest_ns = latest = std::max(latest, inside.end_ns);
+  }
+  own(attribution, rows);
+  for (const Row& row : rows)
+    for (const Row::Inside& inside : row.compiles) sum(attribution, row, inside.compile);
+}
+
+void Waits::own(const Attribution& attribution, const std::vector<Row>& rows) {
+  const Tables& tables = attribution.recording().tables();
+  owners_.resize(tables.waits.size());
+  for (std::size_t number = 0; number < rows.size(); ++number) {
+    const Row& row = rows[number];
+    for (std::size_t i : row.waits) {
+      const std::uint64_t at = tables.waits[i].begin_ns;
+      auto inside = std::upper_bound(
+          row.compiles.begin(), row.compiles.end(), at,
+          [](std::uint64_t t, const Row::Inside& one) { return t < one.begin_ns; });
+      while (inside != row.compiles.begin()) {
+        --inside;
+        if (inside->latest_ns <= at) break;
+        if (inside->end_ns <= at) continue;
+        owners_[i] = {inside->compile, Phase::kWait};
+        break;
+      }
+      if (owners_[i].compile == kNoCompile) continue;
+      const ExactMoment moment = attribution.exact().at(number, at);
+      if (moment.compile != kNoIndex) owners_[i].phase = moment.phase;
+    }
+  }
+}
+
+void Waits::sum(const Attribution& attribution, const Row& row, CompileIndex index) {
+  const Compile& compile = attribution.compiles()[index];
+  const Tables& tables = attribution.recording().tables();
+  const std::uint64_t from = compile.first_ns;
+  const std::uint64_t to = end_of(compile, attribution.recording().meta().period_ns);
+  CompileWaits& out = compiles_[index];
+  out.wall_ns = to - from;
+  double begin_cpu = 0, end_cpu = 0;
+  out.known = row.cpu_at(from, begin_cpu) && row.cpu_at(to, end_cpu);
+  if (out.known) out.on_cpu_ns = static_cast<std::uint64_t>(std::max(0.0, end_cpu - begin_cpu));
+  std::map<std::pair<WaitKind, FrameId>, WaitPlace> places;
+  // The first that may reach into it.
+  auto first = std::upper_bound(row.ends.begin(), row.ends.end(), from);
+  for (auto i = static_cast<std::size_t>(first - row.ends.begin()); i < row.waits.size(); ++i) {
+    const Wait& wait = tables.waits[row.waits[i]];
+    if (wait.begin_ns >= to) break;
+    const std::uint64_t waited = wait.length_ns - wait.runnable_ns;
+    std::uint64_t ns = 0;
+    if (wait.span_ns == wait.length_ns) {  // one: it could run at its end
+      const std::uint64_t woken = wait.begin_ns + waited;
+      ns = share(waited, wait.begin_ns, woken, from, to);
+      out.runnable_ns += share(wait.runnable_ns, woken, wait.end_ns(), from, to);
+    } else {
+      ns = share(waited, wait.begin_ns, wait.end_ns(), from, to);
+      out.runnable_ns += share(wait.runnable_ns, wait.begin_ns, wait.end_ns(), from, to);
+    }
+    if (wait.kind == WaitKind::kPreempted || ns == 0) continue;
+    out.wait_ns += ns;
+    out.by_kind[static_cast<std::size_t>(wait.kind)] += ns;
+    if (wait.kind != WaitKind::kOther && wait.stack != 0) out.named_ns += ns;
+    FrameId frame = 0;
+    const bool has_frame = place_of(tables, wait.stack, frame);
+    WaitPlace& place = places[{wait.kind, has_frame ? frame : 0}];
+    place.kind = wait.kind;
+    place.frame = frame;
+    place.has_frame = has_frame;
+    place.ns += ns;
+    place.count += wait.count;
+  }
+  for (auto& [key, place] : places) out.places.push_back(place);
+  std::stable_sort(out.places.begin(), out.places.end(),
+                   [](const WaitPlace& a, const WaitPlace& b) { return a.ns > b.ns; });
+}
+
+}  // namespace dynprof

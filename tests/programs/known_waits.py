@@ -1,0 +1,165 @@
+"""Waits of known kinds, lengths and places: known_waits.py TRUTH.
+
+It prints "ready", waits for a line on stdin, then does one thing after the other and notes for each
+(name, kind, function, tid, begin, end) by CLOCK_MONOTONIC, as JSON, and the CPU time of its threads.
+"""
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+truth = []
+threads = []
+LONG = 0.25
+ROUNDS = 3
+
+
+def clock():
+    return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def note(kind, work):
+    begin = clock()
+    work()
+    truth.append(
+        {
+            "kind": kind,
+            "function": work.__name__,
+            "line": work.__code__.co_firstlineno + 1,
+            "tid": threading.get_native_id(),
+            "begin": begin,
+            "end": clock(),
+        }
+    )
+
+
+def sleeps():
+    time.sleep(LONG)
+
+
+lock = threading.Lock()
+
+
+def waits_for_lock():
+    lock.acquire()
+
+
+def holder():
+    time.sleep(LONG)
+    lock.release()
+
+
+def reads_pipe():
+    os.read(pipe_ends[0], 1)
+
+
+def reads_socket():
+    sockets[0].recv(1)
+
+
+def polls():
+    poller.poll(LONG * 1000)
+
+
+def selects():
+    select.select([], [], [], LONG)
+
+
+def waits_for_child():
+    os.waitpid(children.pop(), 0)
+
+
+def child_that_sleeps():
+    return subprocess.Popen(["/bin/sleep", str(LONG)]).pid
+
+
+def one_round():
+    note("sleep", sleeps)
+    lock.acquire()
+    helper = threading.Thread(target=holder)
+    helper.start()
+    note("futex", waits_for_lock)
+    helper.join()
+    lock.release()
+    for kind, work, send in (
+        ("pipe", reads_pipe, lambda: os.write(pipe_ends[1], b"x")),
+        ("socket", reads_socket, lambda: sockets[1].send(b"x")),
+    ):
+        timer = threading.Timer(LONG, send)
+        timer.start()
+        note(kind, work)
+        timer.join()
+    note("poll", polls)
+    note("poll", selects)
+    children.append(child_that_sleeps())
+    note("child", waits_for_child)
+
+
+def spin(seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def times(name, begin, begin_cpu):
+    threads.append(
+        {
+            "name": name,
+            "tid": threading.get_native_id(),
+            "begin": begin,
+            "end": clock(),
+            "cpu": time.clock_gettime_ns(time.CLOCK_THREAD_CPUTIME_ID) - begin_cpu,
+        }
+    )
+
+
+def contends():
+    """Two processes on one CPU, neither of which ever waits."""
+    cpu = max(os.sched_getaffinity(0))
+    pid = os.fork()
+    if pid == 0:
+        os.sched_setaffinity(0, {cpu})
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+    os.sched_setaffinity(0, {cpu})
+    begin, begin_cpu = clock(), time.clock_gettime_ns(time.CLOCK_THREAD_CPUTIME_ID)
+    spin(1.0)
+    times("contends", begin, begin_cpu)
+    os.sched_setaffinity(0, all_cpus)
+    os.waitpid(pid, 0)
+
+
+def asleep_before():
+    before_ended.wait()
+
+
+all_cpus = os.sched_getaffinity(0)
+pipe_ends = os.pipe()
+sockets = socket.socketpair()
+poller = select.poll()
+poller.register(pipe_ends[0], select.POLLIN)
+children = []
+before_ended = threading.Event()
+sleeper = threading.Thread(target=asleep_before)
+sleeper.start()
+
+print("ready", flush=True)
+sys.stdin.readline()
+begin_, cpu_ = clock(), time.clock_gettime_ns(time.CLOCK_THREAD_CPUTIME_ID)
+for _ in range(ROUNDS):
+    one_round()
+times("rounds", begin_, cpu_)
+contends()
+woken = clock()
+before_ended.set()
+sleeper.join()
+with open(sys.argv[1], "w") as out:
+    json.dump({"waits": truth, "threads": threads, "sleeper": sleeper.native_id, "woken": woken}, out)
+print("done", flush=True)

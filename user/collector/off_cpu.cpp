@@ -1,0 +1,268 @@
+#include "user/collector/off_cpu.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "offcpu.skel.h"
+#include "user/collector/clock.h"
+#include "user/collector/skeleton.h"
+#include "user/collector/wait_kind.h"
+#include "user/collector/wait_stacks.h"
+
+namespace dynprof {
+namespace {
+
+// sched_switch tells the state of the thread that leaves, as its last argument, from here on.
+constexpr int kMajor = 5, kMinor = 19;
+constexpr std::size_t kMaxThreads = DP_THREAD_TIMES;
+
+Error off_cpu_error(const std::string& what, int value) {
+  const int number = value < 0 ? -value : value;
+  Error failure = error(fmt::format("{}: {}", what, errno_text(number)));
+  failure.errno_value = number;
+  return failure;
+}
+
+bool kernel_tells_states() {
+  utsname host = {};
+  int major = 0, minor = 0;
+  if (uname(&host) != 0 || std::sscanf(host.release, "%d.%d", &major, &minor) != 2) return false;
+  return std::pair(major, minor) >= std::pair(kMajor, kMinor);
+}
+
+// Where the kernel's __schedule is; 0: it does not tell.
+std::uint64_t find_schedule() {
+  std::ifstream symbols("/proc/kallsyms");
+  std::string line;
+  while (std::getline(symbols, line)) {
+    if (!line.ends_with(" __schedule")) continue;
+    std::uint64_t address = 0;
+    std::from_chars(line.data(), line.data() + line.size(), address, 16);
+    return address;
+  }
+  return 0;
+}
+
+// What a thread that was there before us does: its system call, as /proc tells it.
+dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
+  dp_thread_time place = {};
+  place.tid = static_cast<std::uint32_t>(tid);
+  place.pid = static_cast<std::uint32_t>(pid);
+  place.out_ns = now_ns;
+  place.flags = DP_WAIT_AT_ATTACH;
+  place.call = -1;
+  place.state = 1;
+  std::ifstream file(fmt::format("/proc/{}/task/{}/syscall", pid, tid));
+  std::string call, argument;
+  file >> call >> argument;
+  if (call == "running") place.flags |= DP_WAIT_PREEMPTED;
+  int number = -1;
+  std::from_chars(call.data(), call.data() + call.size(), number);
+  place.call = number;
+  std::uint64_t fd = 0;
+  if ((number == 0 || number == 1) && argument.size() > 2 &&
+      std::from_chars(argument.data() + 2, argument.data() + argument.size(), fd, 16).ec ==
+          std::errc()) {
+    struct stat info {};
+    if (::stat(fmt::format("/proc/{}/fd/{}", pid, fd).c_str(), &info) == 0)
+      place.mode = static_cast<std::uint16_t>(info.st_mode);
+  }
+  return place;
+}
+
+class LoadedOffCpu final : public OffCpu {
+ public:
+  explicit LoadedOffCpu(Skeleton<offcpu_bpf> skeleton)
+      : skeleton_(std::move(skeleton)), schedule_(find_schedule()) {}
+
+  void add_threads(pid_t pid) override {
+    std::error_code failed;
+    const std::string path = fmt::format("/proc/{}/task", pid);
+    for (const auto& entry : std::filesystem::directory_iterator(path, failed)) {
+      pid_t tid = 0;
+      const std::string name = entry.path().filename();
+      std::from_chars(name.data(), name.data() + name.size(), tid);
+      if (tid <= 0 || found_.size() >= kMaxThreads) continue;
+      const dp_thread_time place = thread_now(pid, tid, monotonic_ns());
+      const std::uint32_t slot = place.tid & (DP_THREAD_TIMES - 1);
+      if (bpf_map__update_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
+                               sizeof place, BPF_ANY) == 0)
+        found_.push_back(place);
+    }
+  }
+
+  Result<void> attach() override {
+    for (auto [program, name] : {std::pair(skeleton_->progs.thread_woken, "sched_wakeup"),
+                                 std::pair(skeleton_->progs.thread_switched, "sched_switch")}) {
+      bpf_link* link = bpf_program__attach_raw_tracepoint(program, name);
+      if (!link) {
+        detach();
+        return off_cpu_error(fmt::format("cannot attach to the tracepoint {}", name), errno);
+      }
+      links_.emplace_back(link);
+    }
+    return {};
+  }
+
+  void tick() override { skeleton_->bss->marker_generation++; }
+
+  void on_stack(const SampleView& view, FollowedProcess& process, SampleEncoder& encoder) override {
+    stacks_.add(view.sample.ip, encoder.wait_stack(view, process, schedule_));
+  }
+
+  void on_wait(const dp_wait_event& event, FollowedProcess* process,
+               RecordingWriter& writer) override {
+    record(event, process, writer, 0);
+  }
+
+  void detach() override {
+    links_.clear();
+    end_ns_ = monotonic_ns();
+  }
+
+  void finish(const FindProcess& find, RecordingWriter& writer) override {
+    for (const dp_thread_time& place : found_) {
+      dp_wait_event mark = event_of(place, place.out_ns);
+      mark.begin_ns = place.out_ns;
+      mark.flags = DP_WAIT_MARK;
+      record(mark, find(static_cast<pid_t>(place.pid)), writer, 0);
+    }
+    write_sums(find, writer);
+    for (std::uint32_t slot = 0; slot < DP_THREAD_TIMES; ++slot) {
+      dp_thread_time place = {};
+      if (bpf_map__lookup_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
+                               sizeof place, 0) != 0 ||
+          place.tid == 0)
+        continue;
+      FollowedProcess* process = find(static_cast<pid_t>(place.pid));
+      if (process) write_last(place, *process, writer);
+    }
+  }
+
+  std::uint64_t stacks_lost() const override { return stacks_lost_; }
+
+ private:
+  static dp_wait_event event_of(const dp_thread_time& place, std::uint64_t end_ns) {
+    dp_wait_event event = {};
+    event.header.time_ns = end_ns;
+    event.header.pid = place.pid;
+    event.header.tid = place.tid;
+    event.begin_ns = place.out_ns;
+    event.cpu_ns = place.cpu_ns;
+    event.stack = place.stack;
+    event.count = 1;
+    event.call = place.call;
+    event.mode = place.mode;
+    event.flags = place.flags;
+    event.state = place.state;
+    return event;
+  }
+
+  // What a thread does when the recording ends: it runs, or its wait goes on.
+  void write_last(const dp_thread_time& place, FollowedProcess& process, RecordingWriter& writer) {
+    dp_wait_event event = event_of(place, end_ns_);
+    if (place.out_ns != 0 && place.out_ns < end_ns_) {
+      event.length_ns = end_ns_ - place.out_ns;
+      if (place.flags & DP_WAIT_PREEMPTED)
+        event.runnable_ns = event.length_ns;
+      else if (place.wake_ns > place.out_ns && place.wake_ns < end_ns_)
+        event.runnable_ns = end_ns_ - place.wake_ns;
+      record(event, &process, writer, kWaitAtEnd);
+      return;
+    }
+    event.begin_ns = end_ns_;
+    event.flags = DP_WAIT_MARK;
+    if (place.in_ns != 0 && place.in_ns < end_ns_) event.cpu_ns += end_ns_ - place.in_ns;
+    record(event, &process, writer, 0);
+  }
+
+  void write_sums(const FindProcess& find, RecordingWriter& writer) {
+    auto sums = std::make_unique<dp_wait_sums>();
+    const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
+    for (std::uint32_t cpu = 0; cpu < cpus; ++cpu) {
+      if (bpf_map__lookup_elem(skeleton_->maps.wait_sums, &cpu, sizeof cpu, sums.get(),
+                               sizeof *sums, 0) != 0)
+        continue;
+      for (const dp_wait_event& event : sums->slots)
+        if (event.count > 0) record(event, find(static_cast<pid_t>(event.header.pid)), writer, 0);
+    }
+  }
+
+  ThreadId thread_of(const dp_wait_event& event, FollowedProcess* process,
+                     RecordingWriter& writer) {
+    const auto tid = static_cast<pid_t>(event.header.tid);
+    if (process) return process->thread(tid, writer);
+    return writer.thread(
+        {static_cast<std::int32_t>(event.header.pid), static_cast<std::int32_t>(tid), 0});
+  }
+
+  void record(const dp_wait_event& event, FollowedProcess* process, RecordingWriter& writer,
+              std::uint8_t flags) {
+    Wait wait;
+    wait.thread = thread_of(event, process, writer);
+    wait.kind = wait_kind(event);
+    wait.begin_ns = event.begin_ns;
+    wait.span_ns = event.header.time_ns - event.begin_ns;
+    wait.length_ns = std::min<std::uint64_t>(event.length_ns, wait.span_ns);
+    wait.runnable_ns = std::min<std::uint64_t>(event.runnable_ns, wait.length_ns);
+    wait.cpu_ns = event.cpu_ns;
+    wait.count = event.count;
+    wait.flags = flags;
+    if ((event.flags & DP_WAIT_AT_ATTACH) && wait.kind != WaitKind::kNone)
+      wait.flags |= kWaitAtAttach;
+    if (event.stack != 0 && wait.kind != WaitKind::kNone) {
+      if (const WaitStack* stack = stacks_.find(event.stack)) {
+        wait.stack = stack->stack;
+        wait.context = stack->context;
+        wait.flags = static_cast<std::uint8_t>(wait.flags | stack->flags);
+      } else {
+        stacks_lost_ += event.count;
+      }
+    }
+    writer.wait(wait);
+  }
+
+  Skeleton<offcpu_bpf> skeleton_;
+  std::uint64_t schedule_;
+  std::vector<Link> links_;
+  std::vector<dp_thread_time> found_;
+  WaitStacks stacks_;
+  std::uint64_t end_ns_ = 0;
+  std::uint64_t stacks_lost_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
+  if (!kernel_tells_states())
+    return error(fmt::format("it takes Linux {}.{}", kMajor, kMinor));
+  Skeleton<offcpu_bpf> skeleton(offcpu_bpf::open());
+  if (!skeleton) return off_cpu_error("cannot open the off-CPU programs", errno);
+  auto& maps = skeleton->maps;
+  // Not code_caches: its entries would be of another generation of markers.
+  for (bpf_map* shared : {maps.processes, maps.events, maps.counters, maps.torch_threads,
+                          maps.known_codes, maps.unwind_tables, maps.native_spaces}) {
+    const int fd = kernel.map_fd(bpf_map__name(shared));
+    if (int rc = bpf_map__reuse_fd(shared, fd))
+      return off_cpu_error(fmt::format("cannot share BPF map {}", bpf_map__name(shared)), rc);
+  }
+  const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
+  for (bpf_map* own : {maps.code_caches, maps.rule_caches, maps.wait_memos, maps.wait_sums})
+    bpf_map__set_max_entries(own, cpus);
+  skeleton->rodata->wait_threshold_ns = threshold_ns;
+  if (int rc = offcpu_bpf::load(skeleton.get()))
+    return off_cpu_error("the kernel refused the off-CPU programs", rc);
+  return std::unique_ptr<OffCpu>(std::make_unique<LoadedOffCpu>(std::move(skeleton)));
+}
+
+}  // namespace dynprof
