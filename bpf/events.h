@@ -181,8 +181,9 @@ enum dp_event_kind {
   DP_EVENT_EXIT = 4,  /* the last thread of a process is gone */
   DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
   DP_EVENT_PROBE = 6, /* struct dp_probe_event */
-  DP_EVENT_INLINE = 7, /* struct dp_inline_event */
-  DP_EVENT_BREAK = 8,  /* struct dp_break_event: the list of graph breaks changed its length */
+  DP_EVENT_INLINE = 7,  /* struct dp_inline_event */
+  DP_EVENT_BREAK = 8,   /* struct dp_break_event: the list of graph breaks changed its length */
+  DP_EVENT_REAPED = 10, /* struct dp_process_event; ended and waited for: its CPU time is final */
 };
 
 struct dp_event_header {
@@ -377,13 +378,29 @@ struct dp_probe_event {
 };
 DP_ASSERT_SIZE(dp_probe_event, 72 + DP_PROBE_NAME_BYTES);
 
+/* Times of CPU are of the whole process, all threads: those that were released, and the one that
+ * makes the event as of the last tick. REAPED: what wait4 tells its parent. */
 struct dp_process_event {
   struct dp_event_header header;
   __u32 parent_pid; /* FORK: who forked */
-  __u32 pad;
+  __u32 parent_tid; /* ... and which thread of it */
   char comm[16];
+  __u64 cpu_ns;
+  __s32 exit_code;  /* EXIT: as wait4's status */
+  __u32 args_size;  /* EXEC: bytes of the command line that follow the path */
+  __u32 args_whole; /* EXEC: bytes it has */
+  __u32 pad;
 };
-DP_ASSERT_SIZE(dp_process_event, 48);
+DP_ASSERT_SIZE(dp_process_event, 72);
+
+/* EXEC: the path as it was given to execve, cut at DP_EXE_BYTES, then the command line, cut at
+ * DP_COMMAND_LINE_BYTES: arguments end to end, each with its 0. */
+struct dp_exec_event {
+  struct dp_process_event process;
+  char exe[DP_EXE_BYTES];
+  char args[];
+};
+DP_ASSERT_SIZE(dp_exec_event, 72 + DP_EXE_BYTES);
 
 /* 32 bits that change when the code object at an address is another one: its first line and the
  * addresses of its name, file and line-table objects. Computed by BPF at each sample and by user

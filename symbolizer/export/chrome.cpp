@@ -5,6 +5,7 @@
 
 #include "symbolizer/export/exact_trace.h"
 #include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/export/process_trace.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/trace_file.h"
 #include "symbolizer/profile/timeline.h"
@@ -74,6 +75,7 @@ class Trace {
     }
     file_.begin(rows);
     if (whole_) write_gpu_rows(shared, file_);
+    if (whole_) write_process_rows(shared, file_);
   }
 
   void add(const AttributedSample& at) {
@@ -91,6 +93,7 @@ class Trace {
     }
     exact_.write(file_);
     if (whole_) write_gpu_slices(shared_, file_);
+    if (whole_) write_process_slices(shared_, file_);
     return file_.finish();
   }
 

@@ -13,6 +13,7 @@
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/children_json.h"
 #include "symbolizer/export/gpu_json.h"
 
 namespace dynprof {
@@ -97,7 +98,8 @@ class Row {
                 {"torch_wall_s", nullptr},
                 {"cache", nullptr},
                 {"backward_from_cache", nullptr},
-                {"metrics", nullptr}};
+                {"metrics", nullptr},
+                {"children", Json::array()}};
     add_function(object);
     add_times(object);
     if (const auto* breaks = attribution_.graph_breaks(index_)) {
@@ -262,8 +264,11 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
     std::iota(wanted.begin(), wanted.end(), CompileIndex{0});
   }
   Json compiles = Json::array();
+  ProcessTree tree(attribution);
   for (CompileIndex i : wanted) {
-    compiles.push_back(Row(attribution, counts, generated, lines, i).json());
+    Json row = Row(attribution, counts, generated, lines, i).json();
+    add_children(row, tree, attribution, i);
+    compiles.push_back(std::move(row));
   }
   const EdgeLosses& losses = attribution.spans().losses();
   Json document{
@@ -286,6 +291,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
+  if (tree.known()) document["processes"] = processes_json(tree);
   if (Json gpu = gpu_json(attribution); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

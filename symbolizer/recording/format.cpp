@@ -52,6 +52,8 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "GPU launches";
     case ChunkKind::kGpuRecords:
       return "GPU records";
+    case ChunkKind::kProcessLife:
+      return "process lives";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "symbolizer/recording/gpu_model.h"
+#include "symbolizer/recording/life_model.h"
 
 namespace dynprof {
 
@@ -243,6 +244,7 @@ struct Tables {
   std::vector<Fact> facts;
   std::vector<GpuLaunch> gpu_launches;  // by time
   std::vector<GpuRecord> gpu_records;   // in the order they were told
+  std::vector<ProcessLife> lives;       // by time
 };
 
 }  // namespace dynprof

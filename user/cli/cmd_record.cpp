@@ -89,6 +89,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.children = options.children;
   session_options.watchpoints = options.watchpoints;
   session_options.native = options.native;
+  session_options.command_lines = options.command_lines;
   session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;

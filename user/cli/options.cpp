@@ -78,6 +78,7 @@ struct RawOptions {
   std::string pid, duration, max_size, event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
+  bool no_cmdlines = false;
   std::string compiles_pid;
   std::string dump_pid;
 };
@@ -102,6 +103,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for virtual machines where watching is dear");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
+  verb->add_flag("--no-cmdlines", raw.no_cmdlines, "names of programs only, no command lines");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -215,6 +217,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
   line.record.native = !raw.no_native;
+  line.record.command_lines = !raw.no_cmdlines;
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

@@ -24,6 +24,7 @@ struct RecordOptions {
   bool children = true;
   bool watchpoints = true;
   bool native = true;
+  bool command_lines = true;
   bool call_graphs = true;    // SVG by gprof2dot and dot
   bool print_report = false;  // the verb-less form prints the report when it is done
 };

@@ -23,8 +23,9 @@ struct SessionOptions {
   std::uint64_t max_bytes = 0;
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
-  bool watchpoints = true;  // hardware ones, where they can be had
-  bool native = true;       // native and kernel frames too
+  bool watchpoints = true;    // hardware ones, where they can be had
+  bool native = true;         // native and kernel frames too
+  bool command_lines = true;  // keep them: of the target, and of all programs it starts
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
 };
