@@ -25,6 +25,9 @@
   DP_COUNTER(MARKER_FAULT, "marker_fault", "marker locals not readable")                           \
   DP_COUNTER(MARKER_BAD_TYPE, "marker_bad_type", "marker locals of an unexpected type")            \
   DP_COUNTER(PROCESS_TABLE_FULL, "process_table_full", "child processes not followed, table full") \
+  DP_COUNTER(COMMAND_LINE_FAULT, "command_line_fault", "command lines that could not be read")     \
+  DP_COUNTER(ENDED_TABLE_FULL, "ended_table_full",                                                 \
+             "processes whose CPU time is as of their exit, table full")                           \
   DP_COUNTER(SUBINTERPRETER, "subinterpreter", "samples of threads in a sub-interpreter")          \
   DP_COUNTER(CALL_BEGINNING, "call_beginning",                                                     \
              "stacks taken from the caller of a call just beginning")                              \

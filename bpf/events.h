@@ -181,9 +181,10 @@ enum dp_event_kind {
   DP_EVENT_EXIT = 4,  /* the last thread of a process is gone */
   DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
   DP_EVENT_PROBE = 6, /* struct dp_probe_event */
-  DP_EVENT_INLINE = 7, /* struct dp_inline_event */
-  DP_EVENT_BREAK = 8,  /* struct dp_break_event: the list of graph breaks changed its length */
-  DP_EVENT_WAIT = 9,   /* struct dp_wait_event: time a thread was off the CPU */
+  DP_EVENT_INLINE = 7,  /* struct dp_inline_event */
+  DP_EVENT_BREAK = 8,   /* struct dp_break_event: the list of graph breaks changed its length */
+  DP_EVENT_WAIT = 9,    /* struct dp_wait_event: time a thread was off the CPU */
+  DP_EVENT_REAPED = 10, /* struct dp_process_event; ended and waited for: its CPU time is final */
   /* struct dp_sample: where a thread was when it left the CPU; `ip` is the stack's number, by which
    * waits refer to it. */
   DP_EVENT_WAIT_STACK = 11,
@@ -381,13 +382,29 @@ struct dp_probe_event {
 };
 DP_ASSERT_SIZE(dp_probe_event, 72 + DP_PROBE_NAME_BYTES);
 
+/* Times of CPU are of the whole process, all threads: those that were released, and the one that
+ * makes the event as of the last tick. REAPED: what wait4 tells its parent. */
 struct dp_process_event {
   struct dp_event_header header;
   __u32 parent_pid; /* FORK: who forked */
-  __u32 pad;
+  __u32 parent_tid; /* ... and which thread of it */
   char comm[16];
+  __u64 cpu_ns;
+  __s32 exit_code;  /* EXIT: as wait4's status */
+  __u32 args_size;  /* EXEC: bytes of the command line that follow the path */
+  __u32 args_whole; /* EXEC: bytes it has */
+  __u32 pad;
 };
-DP_ASSERT_SIZE(dp_process_event, 48);
+DP_ASSERT_SIZE(dp_process_event, 72);
+
+/* EXEC: the path as it was given to execve, cut at DP_EXE_BYTES, then the command line, cut at
+ * DP_COMMAND_LINE_BYTES: arguments end to end, each with its 0. */
+struct dp_exec_event {
+  struct dp_process_event process;
+  char exe[DP_EXE_BYTES];
+  char args[];
+};
+DP_ASSERT_SIZE(dp_exec_event, 72 + DP_EXE_BYTES);
 
 #define DP_WAIT_PREEMPTED 1u /* it could have run: another thread did */
 #define DP_WAIT_AT_ATTACH 2u /* off the CPU since before we looked */
@@ -403,10 +420,10 @@ struct dp_wait_event {
   __u64 cpu_ns; /* time the thread has been on a CPU until header.time_ns, since we look */
   __u64 stack;  /* number of its stack, 0: none was taken */
   __u32 count;
-  __s32 call;  /* number of the system call it waits in, -1: none */
-  __u16 mode;  /* st_mode of the file that the call's first argument names, 0: not known */
-  __u8 flags;  /* DP_WAIT_* */
-  __u8 state;  /* the task's state, low byte: 1 interruptible, 2 not */
+  __s32 call; /* number of the system call it waits in, -1: none */
+  __u16 mode; /* st_mode of the file that the call's first argument names, 0: not known */
+  __u8 flags; /* DP_WAIT_* */
+  __u8 state; /* the task's state, low byte: 1 interruptible, 2 not */
   __u32 pad;
 };
 DP_ASSERT_SIZE(dp_wait_event, 80);

@@ -40,6 +40,18 @@ struct pid {
 struct signal_struct {
   atomic_t live; /* threads of the process that have not begun to exit */
   struct pid* pids[2];
+  int group_exit_code;
+  unsigned int flags;
+  unsigned long long sum_sched_runtime; /* CPU time in ns of the threads that were released */
+};
+
+struct mm_struct {
+  unsigned long arg_start; /* the command line: arguments end to end, each with its 0 */
+  unsigned long arg_end;
+};
+
+struct linux_binprm {
+  const char* filename; /* as it was given to execve */
 };
 
 struct sched_entity {
@@ -78,6 +90,9 @@ struct task_struct {
   char comm[16];
   struct sched_entity se;
   struct pid* thread_pid;
+  int exit_code;
+  struct task_struct* group_leader;
+  struct mm_struct* mm;
   struct signal_struct* signal;
   struct uprobe_task* utask;
   struct files_struct* files;

@@ -28,6 +28,9 @@
 #define DP_MAX_TORCH_THREADS 4096
 /* Processes followed at once; beyond this new children are counted as not followed. */
 #define DP_MAX_PROCESSES 8192
+/* Bytes of a command line and of a program's path that an exec brings along. */
+#define DP_COMMAND_LINE_BYTES 4096
+#define DP_EXE_BYTES 256
 /* Code objects user space has read, over all processes; beyond it they are announced more often. */
 #define DP_MAX_KNOWN_CODES 65536
 /* Slots of the per-CPU direct-mapped cache of code objects already announced (a power of two). */

@@ -137,8 +137,7 @@ static __always_inline void sum_up(const struct dp_wait_event* wait) {
   }
   __u64 hash = (wait->stack * 31 + wait->header.tid + wait->flags) * 0x9e3779b97f4a7c15ULL;
   struct dp_wait_event* sum = &sums->slots[(hash >> 40) & (DP_WAIT_SUM_SLOTS - 1)];
-  if (sum->count && (!same_place(sum, wait) ||
-                     wait->header.time_ns - sum->begin_ns > SUM_AGE_NS)) {
+  if (sum->count && (!same_place(sum, wait) || wait->header.time_ns - sum->begin_ns > SUM_AGE_NS)) {
     send_wait(sum);
     sum->count = 0;
   }

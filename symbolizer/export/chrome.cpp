@@ -7,6 +7,7 @@
 
 #include "symbolizer/export/exact_trace.h"
 #include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/export/process_trace.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/trace_file.h"
 #include "symbolizer/profile/timeline.h"
@@ -84,6 +85,7 @@ class Trace {
     }
     file_.begin(rows);
     if (whole_) write_gpu_rows(shared, file_);
+    if (whole_) write_process_rows(shared, file_);
   }
 
   void add(const AttributedSample& at) {
@@ -105,6 +107,7 @@ class Trace {
     }
     exact_.write(file_);
     if (whole_) write_gpu_slices(shared_, file_);
+    if (whole_) write_process_slices(shared_, file_);
     return file_.finish();
   }
 

@@ -13,6 +13,7 @@
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/children_json.h"
 #include "symbolizer/export/gpu_json.h"
 
 namespace dynprof {
@@ -102,7 +103,8 @@ class Row {
                 {"on_cpu_s", nullptr},
                 {"runnable_s", nullptr},
                 {"wait_kinds", nullptr},
-                {"waits", Json::array()}};
+                {"waits", Json::array()},
+                {"children", Json::array()}};
     add_function(object);
     add_times(object);
     add_waits(object);
@@ -300,8 +302,11 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
     std::iota(wanted.begin(), wanted.end(), CompileIndex{0});
   }
   Json compiles = Json::array();
+  ProcessTree tree(attribution);
   for (CompileIndex i : wanted) {
-    compiles.push_back(Row(attribution, counts, generated, lines, i).json());
+    Json row = Row(attribution, counts, generated, lines, i).json();
+    add_children(row, tree, attribution, i);
+    compiles.push_back(std::move(row));
   }
   const EdgeLosses& losses = attribution.spans().losses();
   Json document{
@@ -324,6 +329,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
+  if (tree.known()) document["processes"] = processes_json(tree);
   if (Json gpu = gpu_json(attribution); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -5,6 +5,7 @@
 
 #include "symbolizer/export/display.h"
 #include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/export/process_trace.h"
 
 namespace dynprof {
 namespace {
@@ -57,7 +58,9 @@ TraceShared::TraceShared(const Attribution& from)
       period_ns(drawing_period_ns(from.recording().meta())),
       base_ns(from.recording().meta().start_ns),
       gpu(from),
-      waits(from) {
+      waits(from),
+      processes(from) {
+  child_rows = child_process_rows(processes);
   std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
   for (const Thread& thread : tables.threads) {
     auto [it, added] =
@@ -245,6 +248,15 @@ void TraceFile::flow(char end, const char* category, std::uint64_t id, std::int3
   json_.end_object();
 }
 
+void TraceFile::child_process(std::int32_t pid, std::int64_t row) {
+  if (!named_.contains(pid)) {
+    const TraceShared::ChildRow& child = shared_.child_rows.at(pid);
+    process(pid, child.name, "CPU", child.sort);
+  }
+  metadata("thread_name", pid, row, "name", "programs");
+  metadata("thread_sort_index", pid, row, "sort_index", 0);
+}
+
 Result<void> TraceFile::finish() {
   json_.end_array();
   json_.end_object();
@@ -303,6 +315,14 @@ void TraceFile::metadata(const char* name, std::int32_t pid, std::int64_t tid, c
   json_.end_object();
 }
 
+void TraceFile::process(std::int32_t pid, const std::string& name, const char* label,
+                        std::int64_t sort) {
+  named_.insert(pid);
+  metadata("process_name", pid, 0, "name", name);
+  metadata("process_labels", pid, 0, "labels", label);
+  metadata("process_sort_index", pid, 0, "sort_index", sort);
+}
+
 void TraceFile::processes(std::span<const TraceRow> rows) {
   const Tables& tables = shared_.tables;
   std::map<std::int32_t, const Process*> known;
@@ -314,9 +334,12 @@ void TraceFile::processes(std::span<const TraceRow> rows) {
     std::string name;
     if (process != nullptr) name = cap_text(tables.strings[process->comm]);
     if (name.empty()) name = "process " + std::to_string(pid);
-    metadata("process_name", pid, 0, "name", name);
-    metadata("process_labels", pid, 0, "labels", "CPU");
-    metadata("process_sort_index", pid, 0, "sort_index", pid);
+    std::int64_t sort = pid;
+    if (auto child = shared_.child_rows.find(pid); child != shared_.child_rows.end()) {
+      name = child->second.name;
+      sort = child->second.sort;
+    }
+    this->process(pid, name, "CPU", sort);
   }
 }
 

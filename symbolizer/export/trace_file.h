@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +14,7 @@
 
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/attribution/gpu_work.h"
+#include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/attribution/spans.h"
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/base/file_output.h"
@@ -76,6 +79,13 @@ struct TraceShared {
   GpuWork gpu;
   Waits waits;
   std::vector<std::vector<std::uint32_t>> waits_of_row;  // those to draw, by begin
+  ProcessTree processes;
+  // Names of the child processes drawn, and their places among processes.
+  struct ChildRow {
+    std::string name;
+    std::int64_t sort = 0;
+  };
+  std::map<std::int32_t, ChildRow> child_rows;  // by pid
 };
 
 class TraceFile {
@@ -91,6 +101,8 @@ class TraceFile {
   // A thread off the CPU, above the slices of its stack.
   void wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait);
   void run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns, const RegionRun& run);
+  // The row for the programs of a child process.
+  void child_process(std::int32_t pid, std::int64_t row);
   // One end of an arrow: 's' or 'f'.
   void flow(char end, const char* category, std::uint64_t id, std::int32_t pid, std::int64_t tid,
             std::uint64_t time_ns);
@@ -105,6 +117,7 @@ class TraceFile {
  private:
   void head();
   void processes(std::span<const TraceRow> rows);
+  void process(std::int32_t pid, const std::string& name, const char* label, std::int64_t sort);
   void threads(const TraceRow& row);
   void compile_args(CompileIndex index, const char* kind);
   std::uint64_t relative(std::uint64_t ns) const;
@@ -115,6 +128,7 @@ class TraceFile {
   TraceShared& shared_;
   std::unique_ptr<ByteSink> sink_;
   JsonWriter json_;
+  std::set<std::int32_t> named_;  // processes
 };
 
 }  // namespace dynprof

@@ -54,6 +54,8 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "GPU records";
     case ChunkKind::kWaits:
       return "waits";
+    case ChunkKind::kProcessLife:
+      return "process lives";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

@@ -40,6 +40,7 @@ enum class ChunkKind : std::uint16_t {
   kGpuLaunches = 16,
   kGpuRecords = 17,
   kWaits = 18,
+  kProcessLife = 19,
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "symbolizer/recording/gpu_model.h"
+#include "symbolizer/recording/life_model.h"
 #include "symbolizer/recording/wait_model.h"
 
 namespace dynprof {
@@ -245,6 +246,7 @@ struct Tables {
   std::vector<GpuLaunch> gpu_launches;  // by time
   std::vector<GpuRecord> gpu_records;   // in the order they were told
   std::vector<Wait> waits;              // by begin
+  std::vector<ProcessLife> lives;       // by time
 };
 
 }  // namespace dynprof

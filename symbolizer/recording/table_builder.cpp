@@ -163,6 +163,8 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
       return rows(tables_.gpu_records, record_gaps_);
     case ChunkKind::kWaits:
       return rows(tables_.waits, wait_gaps_);
+    case ChunkKind::kProcessLife:
+      return rows(tables_.lives, life_gaps_);
     default:
       return;
   }
@@ -371,7 +373,14 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   });
   std::stable_sort(tables_.waits.begin(), tables_.waits.end(),
                    [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
+  drop(tables_.lives, life_gaps_);
   finish_gpu(damage);
+  for (ProcessLife& life : tables_.lives)
+    for (StringId* id : {&life.comm, &life.exe, &life.command_line})
+      if (mend_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
+  std::stable_sort(
+      tables_.lives.begin(), tables_.lives.end(),
+      [](const ProcessLife& a, const ProcessLife& b) { return a.time_ns < b.time_ns; });
   std::erase_if(tables_.edges, [&](SpanEdge& edge) {
     if (mend_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
     if (edge.code >= tables_.codes.size()) edge.code = lost_code();

@@ -9,6 +9,7 @@
 
 #include "symbolizer/base/byte_writer.h"
 #include "symbolizer/recording/gpu_codec.h"
+#include "symbolizer/recording/life_codec.h"
 #include "symbolizer/recording/model.h"
 #include "symbolizer/recording/wait_codec.h"
 

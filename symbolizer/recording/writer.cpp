@@ -227,6 +227,13 @@ class Writer final : public RecordingWriter {
     entry(0, new_records_.size());
   }
 
+  void process_life(const ProcessLife& life) override {
+    DYNPROF_CHECK(life.comm < strings_.next_id() && life.exe < strings_.next_id() &&
+                  life.command_line < strings_.next_id());
+    new_lives_.push_back(life);
+    entry(0, new_lives_.size());
+  }
+
   Result<void> flush() override {
     DYNPROF_CHECK(!finished_);
     write_out();
@@ -316,6 +323,7 @@ class Writer final : public RecordingWriter {
     write_list(ChunkKind::kGpuLaunches, new_launches_, launches_out_);
     write_list(ChunkKind::kGpuRecords, new_records_, records_out_);
     write_list(ChunkKind::kWaits, new_waits_, waits_out_);
+    write_list(ChunkKind::kProcessLife, new_lives_, lives_out_);
     waiting_text_ = 0;
     bound_memory();
   }
@@ -375,6 +383,7 @@ class Writer final : public RecordingWriter {
   std::uint32_t launches_out_ = 0;
   std::uint32_t records_out_ = 0;
   std::uint32_t waits_out_ = 0;
+  std::uint32_t lives_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
   std::vector<Process> new_processes_;
@@ -384,6 +393,7 @@ class Writer final : public RecordingWriter {
   std::vector<GpuLaunch> new_launches_;
   std::vector<GpuRecord> new_records_;
   std::vector<Wait> new_waits_;
+  std::vector<ProcessLife> new_lives_;
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

@@ -41,6 +41,7 @@ class RecordingWriter {
   virtual void gpu_launch(const GpuLaunch& launch) = 0;
   // Its kind must be one of enum dynprof_gpu_kind.
   virtual void gpu_record(const GpuRecord& record) = 0;
+  virtual void process_life(const ProcessLife& life) = 0;
 
   // Writes out what is buffered; call it about once a second so that little is lost to SIGKILL.
   // After a failed write (disk full) the file keeps its last whole chunk and every later call

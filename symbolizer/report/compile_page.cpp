@@ -42,6 +42,7 @@ class Page {
   void append() {
     append_title();
     append_phases();
+    append_waited_for(out_, selection_, index_);
     append_attempts();
     append_why();
     append_torch_phases();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
@@ -96,13 +97,14 @@ Shares wall_shares(const Attribution& attribution, CompileIndex index) {
 class Table {
  public:
   explicit Table(const Selection& selection)
-      : selection_(selection), attribution_(selection.attribution()) {
+      : selection_(selection), attribution_(selection.attribution()), tree_(attribution_) {
     for (CompileIndex i : selection.compiles) rows_.push_back({i});
     add_samples();
     for (Row& row : rows_) {
       const Compile& compile = attribution_.compiles()[row.compile];
       any_exact_ |= compile.timing != kNoIndex || compile.exact;
       any_waits_ |= waits_of(row.compile).known;
+      any_children_ |= tree_.cpu_ns(row.compile) > 0;
       any_breaks_ |= attribution_.graph_breaks(row.compile) != nullptr;
       // A part of the phases was asked for: then of the samples in it.
       bool by_wall =
@@ -116,9 +118,8 @@ class Table {
     }
     label_width_ = std::min(label_width_, kMaxLabel);
     // Indent, flags, two numbers of eight, breaks, and the shares.
-    function_width_ =
-        kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) -
-        (any_waits_ ? 8 : 0) - 7 * kColumnCount;
+    function_width_ = kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) -
+                      (any_waits_ ? 8 : 0) - (any_children_ ? 8 : 0) - 7 * kColumnCount;
   }
 
   void append(std::string& out) {
@@ -173,6 +174,7 @@ class Table {
     std::string titles = "# " + cell("Trace id", label_width_) + "    " +
                          cell("Function", function_width_) + "  Wall s   CPU s";
     if (any_waits_) titles += "  Wait s";
+    if (any_children_) titles += "  Childr";
     for (const Column& column : kColumns) titles += fmt::format("{:>7}", column.title);
     if (any_breaks_) titles += fmt::format("{:>7}", "breaks");
     out += titles + '\n';
@@ -195,6 +197,18 @@ class Table {
     return waits.known ? fmt::format("{:>8.2f}", static_cast<double>(waits.wait_ns) * 1e-9)
                        : fmt::format("{:>8}", "-");
   }
+  // CPU time of child processes.
+  std::string children_text(const Row& of) const {
+    if (!any_children_) return "";
+    std::uint64_t ns = 0;
+    if (of.compile != kNoCompile) {
+      ns = tree_.cpu_ns(of.compile);
+    } else {
+      for (const Row& row : rows_) ns += tree_.cpu_ns(row.compile);
+    }
+    return ns == 0 ? fmt::format("{:>8}", "-")
+                   : fmt::format("{:>8.2f}", static_cast<double>(ns) * 1e-9);
+  }
 
   void append_row(std::string& out, const Row& row) {
     const Compile& compile = attribution_.compiles()[row.compile];
@@ -210,7 +224,7 @@ class Table {
            (compile.open_at_end ? '>' : ' ') + ' ' +
            function_of(selection_, row.compile, function_width_) +
            fmt::format("{:>8}{:>8}", wall_text(compile), cpu) + wait_text(row.compile) +
-           shares_text(row.shares);
+           children_text(row) + shares_text(row.shares);
     if (any_breaks_) {
       const auto* breaks = attribution_.graph_breaks(row.compile);
       out += breaks != nullptr ? fmt::format("{:>7}", breaks->size()) : fmt::format("{:>7}", "-");
@@ -232,16 +246,18 @@ class Table {
     out += "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
            fmt::format("{:>8}{:>8.2f}", "",
                        static_cast<double>(total_.samples) * selection_.period_s) +
-           std::string(any_waits_ ? 8 : 0, ' ') + shares_text(total_.shares) + '\n';
+           std::string(any_waits_ ? 8 : 0, ' ') + children_text(total_) +
+           shares_text(total_.shares) + '\n';
   }
 
   const Selection& selection_;
   const Attribution& attribution_;
+  ProcessTree tree_;
   std::vector<Row> rows_;
   Row total_{kNoCompile};
   std::size_t left_out_ = 0;
   std::size_t label_width_ = 8, function_width_ = 0;
-  bool any_exact_ = false, any_breaks_ = false, any_waits_ = false;
+  bool any_exact_ = false, any_breaks_ = false, any_waits_ = false, any_children_ = false;
   bool flags_[3] = {};  // which of them need a line below the table
 };
 

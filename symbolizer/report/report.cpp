@@ -65,6 +65,7 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
   append_compile_table(out, selection);
   if (options.compiles.empty()) {
     append_tables(out, selection);
+    append_processes(out, selection);
     append_gpu(out, selection);
     return out;
   }

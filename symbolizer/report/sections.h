@@ -33,6 +33,9 @@ void append_compile_table(std::string& out, const Selection& selection);
 void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile);
 void append_symbol_table(std::string& out, const Selection& selection);
 void append_user_lines(std::string& out, const Selection& selection);
+// Child processes: of the whole recording, and those one compile waited for.
+void append_processes(std::string& out, const Selection& selection);
+void append_waited_for(std::string& out, const Selection& selection, CompileIndex compile);
 void append_gpu(std::string& out, const Selection& selection);
 // What threads waited for: of the whole recording, or of one compile.
 void append_waits(std::string& out, const Selection& selection);

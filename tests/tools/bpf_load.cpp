@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "gpu.skel.h"
-#include "pid_level.skel.h"
 #include "offcpu.skel.h"
+#include "pid_level.skel.h"
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"

@@ -83,8 +83,8 @@ int run(const std::string& directory) {
   FoldedRecording folded(attribution);
   bool ok = true;
   auto profile = [&](const std::string& stem, const Profile& of) {
-    ok &= write(fmt::format("{}/{}.profile", directory, stem),
-                pstats_bytes(of, folded.functions()));
+    ok &=
+        write(fmt::format("{}/{}.profile", directory, stem), pstats_bytes(of, folded.functions()));
   };
   profile("session", folded.session());
   for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {

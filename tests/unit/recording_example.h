@@ -123,6 +123,26 @@ inline void write_example(RecordingWriter& writer) {
     kernel_record.record.name = name;
     kernel_record.record.kernel.grid[0] = 8;
     writer.gpu_record(kernel_record);
+    writer.process_life({.time_ns = time + 20,
+                         .pid = 4300 + round,
+                         .kind = LifeKind::kFork,
+                         .parent_pid = 4242,
+                         .parent_tid = 5000 + round,
+                         .comm = writer.string("python3")});
+    writer.process_life({.time_ns = time + 30,
+                         .pid = 4300 + round,
+                         .kind = LifeKind::kExec,
+                         .comm = writer.string("g++"),
+                         .exe = writer.string("/usr/bin/g++"),
+                         .command_line = writer.string(std::string_view("g++\0-c\0main.cpp", 15)),
+                         .command_bytes = 5000,
+                         .cpu_ns = 1'000'000});
+    writer.process_life({.time_ns = time + 40,
+                         .pid = 4300 + round,
+                         .kind = LifeKind::kExit,
+                         .comm = writer.string("g++"),
+                         .cpu_ns = 77'000'000,
+                         .exit_code = round == 2 ? 9 : 256});
     DYNPROF_CHECK(writer.flush().has_value());
   }
 }

@@ -97,6 +97,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.native = options.native;
   session_options.off_cpu = options.off_cpu;
   session_options.off_cpu_threshold_ns = options.off_cpu_threshold_ns;
+  session_options.command_lines = options.command_lines;
   session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;

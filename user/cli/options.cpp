@@ -79,6 +79,7 @@ struct RawOptions {
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
   bool no_off_cpu = false;
+  bool no_cmdlines = false;
   std::string compiles_pid;
   std::string dump_pid;
 };
@@ -110,6 +111,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->type_name("TIME");
   verb->add_flag("--cpu", line.record.cpu_only,
                  "profiles of compiles by time on a CPU, not by wall time");
+  verb->add_flag("--no-cmdlines", raw.no_cmdlines, "names of programs only, no command lines");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -235,6 +237,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   line.record.watchpoints = !raw.no_watchpoints;
   line.record.native = !raw.no_native;
   line.record.off_cpu = !raw.no_off_cpu;
+  line.record.command_lines = !raw.no_cmdlines;
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

@@ -28,6 +28,7 @@ struct RecordOptions {
   bool off_cpu = true;
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
   bool cpu_only = false;  // profiles of time on the CPU alone
+  bool command_lines = true;
   bool call_graphs = true;    // SVG by gprof2dot and dot
   bool print_report = false;  // the verb-less form prints the report when it is done
 };

@@ -92,8 +92,7 @@ class Outputs {
   void write_profiles() {
     if (!compiles_) return;
     for_each_sampled([&](CompileIndex i, const std::string& stem) {
-      write_file(*compiles_, stem + ".profile",
-                 pstats_bytes(folded_.of(i), folded_.functions()));
+      write_file(*compiles_, stem + ".profile", pstats_bytes(folded_.of(i), folded_.functions()));
     });
   }
 

@@ -96,13 +96,25 @@ std::optional<dp_wait_event> decode_wait_event(std::span<const std::byte> bytes)
   return event;
 }
 
-std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes) {
-  dp_process_event event;
+std::optional<ProcessEventView> decode_process_event(std::span<const std::byte> bytes) {
+  ProcessEventView view;
+  dp_process_event& event = view.event;
   if (bytes.size() < sizeof event) return std::nullopt;
   std::memcpy(&event, bytes.data(), sizeof event);
-  if (event.header.size != sizeof event) return std::nullopt;
   event.comm[sizeof event.comm - 1] = '\0';
-  return event;
+  if (event.header.kind != DP_EVENT_EXEC) {
+    if (event.header.size != sizeof event) return std::nullopt;
+    return view;
+  }
+  if (event.args_size > DP_COMMAND_LINE_BYTES ||
+      event.header.size != sizeof(dp_exec_event) + event.args_size ||
+      event.header.size > bytes.size())
+    return std::nullopt;
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  const char* exe = text + sizeof event;
+  view.exe = {exe, strnlen(exe, DP_EXE_BYTES)};
+  view.args = {text + sizeof(dp_exec_event), event.args_size};
+  return view;
 }
 
 }  // namespace dynprof

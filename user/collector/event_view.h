@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "bpf/events.h"
 
@@ -21,6 +22,12 @@ struct SampleView {
   std::span<const std::uint64_t> kernel;  // leaf first
 };
 
+struct ProcessEventView {
+  dp_process_event event;
+  std::string_view exe;   // EXEC
+  std::string_view args;  // EXEC: each with its 0, perhaps cut
+};
+
 // The kind of the event, or nullopt if the bytes are no event at all.
 std::optional<dp_event_header> event_header(std::span<const std::byte> bytes);
 std::optional<SampleView> decode_sample(std::span<const std::byte> bytes);
@@ -29,6 +36,6 @@ std::optional<dp_inline_event> decode_inline_event(std::span<const std::byte> by
 std::optional<dp_break_event> decode_break_event(std::span<const std::byte> bytes);
 std::optional<dp_probe_event> decode_probe_event(std::span<const std::byte> bytes);
 std::optional<dp_wait_event> decode_wait_event(std::span<const std::byte> bytes);
-std::optional<dp_process_event> decode_process_event(std::span<const std::byte> bytes);
+std::optional<ProcessEventView> decode_process_event(std::span<const std::byte> bytes);
 
 }  // namespace dynprof

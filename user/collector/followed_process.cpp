@@ -16,6 +16,7 @@ namespace {
 // A process that is no Python now may be one soon: a shell that will exec it, an interpreter that is
 // starting. Looked at often at first, then rarely, then left.
 constexpr std::uint64_t kFirstLookNs = 5'000'000;
+constexpr std::uint64_t kForkLookNs = 20'000'000;
 constexpr std::uint64_t kSlowestLookNs = 1'000'000'000;
 constexpr unsigned kPythonLooks = 16;
 // Torch may be imported, and its classes first used, at any time: one cheap look a second.
@@ -45,7 +46,10 @@ FollowedProcess::FollowedProcess(pid_t pid, pid_t parent, bool follow_forks)
       parent_(parent),
       follow_forks_(follow_forks),
       space_(pid),
-      first_seen_ns_(monotonic_ns()) {}
+      first_seen_ns_(monotonic_ns()) {
+  // Most children exec, or end, before a look is worth its time.
+  if (parent != 0) next_look_ns_ = first_seen_ns_ + kForkLookNs;
+}
 
 FollowedProcess::~FollowedProcess() = default;
 
@@ -151,7 +155,7 @@ void FollowedProcess::add_marker(const ResolvedMarker& marker, KernelSide& kerne
   kernel.add_code(static_cast<std::uint32_t>(pid_), at->first, at->second);
 }
 
-Result<void> FollowedProcess::tell_kernel(KernelSide& kernel) const {
+dp_process FollowedProcess::kernel_view() const {
   dp_process process = {};
   std::uint32_t flags = follow_forks_ ? DP_PROCESS_FOLLOW_FORKS : 0;
   if (python_) {
@@ -167,7 +171,24 @@ Result<void> FollowedProcess::tell_kernel(KernelSide& kernel) const {
     process.native_space = native_space_->slot;
     process.native_owner = native_space_->owner;
   }
-  return kernel.set_process(static_cast<std::uint32_t>(pid_), process);
+  return process;
+}
+
+Result<void> FollowedProcess::introduce(KernelSide& kernel) const {
+  return kernel.set_process(static_cast<std::uint32_t>(pid_), kernel_view());
+}
+
+Result<void> FollowedProcess::tell_kernel(KernelSide& kernel) const {
+  return kernel.update_process(static_cast<std::uint32_t>(pid_), kernel_view());
+}
+
+void FollowedProcess::runs(std::string_view comm, std::string_view exe,
+                           std::string_view command_line) {
+  comm_ = comm;
+  exe_ = exe;
+  command_line_ = command_line;
+  while (!command_line_.empty() && command_line_.back() == '\0') command_line_.pop_back();
+  std::replace(command_line_.begin(), command_line_.end(), '\0', ' ');
 }
 
 void FollowedProcess::learn(std::span<const CodeRequest> codes, RecordingWriter& writer,
@@ -417,9 +438,12 @@ void FollowedProcess::describe(RecordingWriter& writer) {
   Process process;
   process.pid = pid_;
   process.parent_pid = parent_;
-  process.comm = writer.string(read_comm(pid_, pid_));
-  process.exe = writer.string(read_exe(pid_));
-  process.command_line = writer.string(read_command_line(pid_));
+  auto or_known = [&writer](const std::string& read, const std::string& known) {
+    return writer.string(read.empty() ? known : read);
+  };
+  process.comm = or_known(read_comm(pid_, pid_), comm_);
+  process.exe = or_known(read_exe(pid_), exe_);
+  if (keep_command_line_) process.command_line = or_known(read_command_line(pid_), command_line_);
   if (python_) process.python = writer.string(python_->version);
   process.torch = writer.string(torch_.version);
   process.start_ns = parent_ ? first_seen_ns_ : 0;

@@ -45,6 +45,9 @@ class FollowedProcess {
   void inherit(const FollowedProcess& parent, KernelSide& kernel);
   // The old image is gone: exec.
   void forget_image(std::uint64_t now_ns);
+  // What it runs since, for when it is gone before anybody looks.
+  void runs(std::string_view comm, std::string_view exe, std::string_view command_line);
+  void leave_out_command_line() { keep_command_line_ = false; }
 
   // Looks for Python and torch, if it is time to, and tells the kernel side. An error only when
   // Python is there but cannot be used.
@@ -93,6 +96,8 @@ class FollowedProcess {
   bool knows_eval_loop();
   // Writes what is known of the process into the recording, when that changed.
   void describe(RecordingWriter& writer);
+  // From here on the kernel side follows it; a child it followed by itself needs no word.
+  Result<void> introduce(KernelSide& kernel) const;
   Result<void> tell_kernel(KernelSide& kernel) const;
 
   pid_t pid() const { return pid_; }
@@ -105,6 +110,7 @@ class FollowedProcess {
   std::size_t markers() const { return markers_.size(); }
 
  private:
+  dp_process kernel_view() const;
   void look_for_inline();
   void compile_goes_on();
   std::string node_name(const dp_probe_event& event, KernelSide& kernel);
@@ -132,6 +138,8 @@ class FollowedProcess {
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;
+  bool keep_command_line_ = true;
+  std::string comm_, exe_, command_line_;  // as of its last exec, "" if none was seen
   bool no_compile_at_start_ = false;
   std::uint64_t first_seen_ns_;
   std::uint64_t next_look_ns_ = 1;

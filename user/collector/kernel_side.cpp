@@ -76,6 +76,13 @@ class LoadedKernelSide final : public KernelSide {
     return {};
   }
 
+  Result<void> update_process(std::uint32_t pid, const dp_process& process) override {
+    int rc = bpf_map__update_elem(sampler_->maps.processes, &pid, sizeof pid, &process,
+                                  sizeof process, BPF_EXIST);
+    if (rc && rc != -ENOENT) return bpf_error(fmt::format("cannot follow process {}", pid), rc);
+    return {};
+  }
+
   void forget_process(std::uint32_t pid) override {
     bpf_map__delete_elem(sampler_->maps.processes, &pid, sizeof pid, 0);
   }
@@ -302,6 +309,7 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   TRY(share_map(process->maps.events, sampler->maps.events));
   TRY(share_map(process->maps.counters, sampler->maps.counters));
   set_pid_namespace(process->rodata, ours);
+  process->rodata->keep_command_lines = options.command_lines;
   if (int rc = process_bpf::load(process.get()))
     return bpf_error("the kernel refused the process programs", rc);
 

@@ -23,6 +23,7 @@ namespace dynprof {
 struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
   bool watchpoints = true;
+  bool command_lines = true;  // of the programs that followed processes start
 };
 
 // Sums over CPUs, indexed by enum dp_counter.
@@ -69,6 +70,8 @@ class KernelSide {
   virtual ~KernelSide() = default;
 
   virtual Result<void> set_process(std::uint32_t pid, const dp_process& process) = 0;
+  // The same, of a process that the kernel side follows: one that has ended is none any more.
+  virtual Result<void> update_process(std::uint32_t pid, const dp_process& process) = 0;
   virtual void forget_process(std::uint32_t pid) = 0;
   // Tells the kernel side that this code object has been read, and what marker it is, if any.
   virtual void add_code(std::uint32_t pid, std::uint64_t code, const dp_marker_code& marker) = 0;

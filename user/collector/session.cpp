@@ -22,6 +22,7 @@
 #include "user/collector/native_frames.h"
 #include "user/collector/native_unwind.h"
 #include "user/collector/off_cpu.h"
+#include "user/collector/process_lives.h"
 #include "user/collector/sample_encoder.h"
 #include "user/gpu/gpu_collector.h"
 #include "user/preflight/capabilities.h"
@@ -37,6 +38,13 @@ constexpr int kPollMs = 20;
 constexpr std::uint64_t kFlushEveryNs = 1'000'000'000;
 constexpr std::uint64_t kProgressEveryNs = 250'000'000;
 constexpr std::size_t kMaxDescendants = DP_MAX_PROCESSES;
+// Children that take over what a parent knew, when it ends before they do.
+constexpr std::size_t kMaxHeirs = 64;
+// Programs started in a second that get their native mappings read at once; others after a first look.
+constexpr std::uint64_t kPromptExecs = 200;
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+// Looking for Python takes long where processes are many: events are read in between.
+constexpr std::uint64_t kLooksNs = 10'000'000;
 // Unwind tables are made in about a second the first time, and read from disk later.
 constexpr std::chrono::milliseconds kTablesWait{1500};
 
@@ -80,7 +88,10 @@ class UrgentPriority {
 class LiveSession final : public Session {
  public:
   LiveSession(const SessionOptions& options, SessionHooks hooks)
-      : options_(options), hooks_(std::move(hooks)), awaited_exec_(options.launched) {}
+      : options_(options),
+        hooks_(std::move(hooks)),
+        awaited_exec_(options.launched),
+        lives_(options.command_lines) {}
 
   Result<void> prepare() {
     for (pid_t pid : options_.targets) TRY(add_target(pid));
@@ -90,6 +101,7 @@ class LiveSession final : public Session {
     KernelSideOptions kernel_options;
     kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
     kernel_options.watchpoints = options_.watchpoints;
+    kernel_options.command_lines = options_.command_lines;
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
     gpu_ = std::make_unique<GpuCollector>(options_.gpu, *kernel_,
                                           [this](const std::string& sentence) { note(sentence); });
@@ -127,7 +139,8 @@ class LiveSession final : public Session {
       meta.command = "all processes";
     }
     if (!options_.targets.empty()) {
-      meta.command = read_command_line(options_.targets[0]);
+      meta.command = options_.command_lines ? read_command_line(options_.targets[0])
+                                            : read_comm(options_.targets[0], options_.targets[0]);
       auto at = processes_.find(options_.targets[0]);
       if (at != processes_.end() && at->second.python()) {
         meta.python = at->second.python()->version;
@@ -139,7 +152,7 @@ class LiveSession final : public Session {
   }
 
   Result<void> attach() override {
-    for (auto& [pid, process] : processes_) TRY(process.tell_kernel(*kernel_));
+    for (auto& [pid, process] : processes_) TRY(process.introduce(*kernel_));
     TRY(kernel_->attach_process_events());
     // After the tracepoints, so that no child falls between the two.
     if (options_.all) {
@@ -166,6 +179,7 @@ class LiveSession final : public Session {
     SampleEncoder encoder(writer, native, *kernel_);
     encoder_ = &encoder;
     native_ = &native;
+    for (auto [pid, parent] : there_) lives_.there(pid, parent, writer);
     for (auto& [pid, process] : processes_) {
       process.watch_torch(writer, *kernel_);
       process.refresh_facts_at_attach();
@@ -213,6 +227,7 @@ class LiveSession final : public Session {
       }
       process.facts().write_at_end(pid, writer);
     }
+    for (auto& [pid, process] : processes_) lives_.left(pid, writer);
     unmerged_ = encoder.unmerged();
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
@@ -235,7 +250,8 @@ class LiveSession final : public Session {
  private:
   Result<void> add_target(pid_t pid) {
     ASSIGN_OR_RETURN(ProcessStat stat, check_target(pid));
-    processes_.try_emplace(pid, pid, 0, options_.children);
+    follow(pid, 0);
+    there_.emplace_back(pid, 0);
     UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
     pidfds_[pid] = std::move(pidfd);
     start_ticks_[pid] = stat.start_ticks;
@@ -243,11 +259,38 @@ class LiveSession final : public Session {
   }
 
   Result<void> add_child(pid_t child, pid_t parent) {
-    auto [at, added] = processes_.try_emplace(child, child, parent, options_.children);
-    if (!added) return {};
-    give_native_space(at->second);
-    (void)at->second.discover(monotonic_ns(), *kernel_);  // it need not be Python
-    return at->second.tell_kernel(*kernel_);
+    if (processes_.contains(child)) return {};
+    there_.emplace_back(child, parent);
+    FollowedProcess& process = follow(child, parent);
+    give_native_space(process);
+    (void)process.discover(monotonic_ns(), *kernel_);  // it need not be Python
+    return process.introduce(*kernel_);
+  }
+
+  FollowedProcess& follow(pid_t pid, pid_t parent) {
+    auto [at, added] = processes_.try_emplace(pid, pid, parent, options_.children);
+    if (added && !options_.command_lines) at->second.leave_out_command_line();
+    return at->second;
+  }
+
+  // A child that was forked knows what its parent knew: once somebody asks, since most of them exec, or
+  // end, before that.
+  void inherit(pid_t child) {
+    auto heir = heirs_.find(child);
+    if (heir == heirs_.end()) return;
+    auto parent = processes_.find(heir->second);
+    auto at = processes_.find(child);
+    heirs_.erase(heir);
+    if (parent != processes_.end() && at != processes_.end())
+      at->second.inherit(parent->second, *kernel_);
+  }
+
+  // What this process knew is about to go.
+  void settle_heirs(pid_t parent) {
+    std::vector<pid_t> children;
+    for (auto [child, of] : heirs_)
+      if (of == parent && children.size() < kMaxHeirs) children.push_back(child);
+    for (pid_t child : children) inherit(child);
   }
 
   // Between the first look at all processes and the tracepoints some have ended and others begun.
@@ -303,7 +346,11 @@ class LiveSession final : public Session {
       auto pid = static_cast<pid_t>(header->pid);
       auto at = processes_.find(pid);
       // Its fork event was lost, or a sample taken just before its exit comes after it.
-      if (at == processes_.end()) at = processes_.try_emplace(pid, pid, 0, options_.children).first;
+      if (at == processes_.end()) {
+        follow(pid, 0);
+        at = processes_.find(pid);
+      }
+      inherit(pid);
       encoder_->encode(*view, at->second);
       look_for_code(view->sample, at->second);
       return;
@@ -342,7 +389,12 @@ class LiveSession final : public Session {
         gpu_->on_event(*header, bytes, at->second, *encoder_, *writer_);
       return;
     }
-    if (auto event = decode_process_event(bytes)) on_process_event(*event);
+    if (auto event = decode_process_event(bytes)) {
+      lives_.event(*event, *writer_);
+      on_process_event(*event);
+    } else {
+      malformed_++;
+    }
   }
 
   // Without it the recording is of time on the CPU alone.
@@ -394,48 +446,69 @@ class LiveSession final : public Session {
     wait_stacks_lost_ = off_cpu_->stacks_lost();
   }
 
-  void on_process_event(const dp_process_event& event) {
+  void on_process_event(const ProcessEventView& view) {
+    const dp_process_event& event = view.event;
     auto pid = static_cast<pid_t>(event.header.pid);
-    auto at = processes_.find(pid);
     switch (event.header.kind) {
-      case DP_EVENT_FORK: {
-        auto parent = processes_.find(static_cast<pid_t>(event.parent_pid));
-        if (at != processes_.end()) processes_.erase(at);  // an older process of that number
-        FollowedProcess& child =
-            processes_
-                .try_emplace(pid, pid, static_cast<pid_t>(event.parent_pid), options_.children)
-                .first->second;
-        gpu_->forget(pid);
-        gpu_->forked(pid);
-        if (parent != processes_.end()) child.inherit(parent->second, *kernel_);
-        break;
-      }
+      case DP_EVENT_FORK:
+        return on_fork(pid, static_cast<pid_t>(event.parent_pid));
       case DP_EVENT_EXEC:
-        if (at != processes_.end()) {
-          at->second.forget_image(event.header.time_ns);
-          give_native_space(at->second);
-          gpu_->forget(pid);
-          // What we told the kernel side while the event was under way was of the old image.
-          (void)at->second.tell_kernel(*kernel_);
-          // The first exec of a command of ours is the command itself.
-          if (is_target(pid) && !std::exchange(awaited_exec_, false))
-            note(fmt::format("process {} has started another program", pid));
-        }
-        break;
+        return on_exec(pid, view);
       case DP_EVENT_EXIT:
-        if (at != processes_.end()) {
-          at->second.describe(*writer_);
-          if (is_target(pid)) {
-            ended_targets_.insert(pid);
-          } else if (!gpu_->traces(pid)) {
-            unreadable_codes_ += at->second.unreadable_codes();
-            lost_edges_ += at->second.lost_edges();
-            processes_.erase(at);
-          }
-        }
-        break;
+        return on_exit(pid);
+      case DP_EVENT_REAPED:
+        return;
       default:
         malformed_++;
+    }
+  }
+
+  void on_fork(pid_t pid, pid_t parent) {
+    processes_.erase(pid);  // an older process of that number
+    heirs_.erase(pid);
+    follow(pid, parent);
+    gpu_->forget(pid);
+    gpu_->forked(pid);
+    inherit(parent);
+    if (processes_.contains(parent)) heirs_[pid] = parent;
+  }
+
+  void on_exec(pid_t pid, const ProcessEventView& view) {
+    auto at = processes_.find(pid);
+    if (at == processes_.end()) return;
+    settle_heirs(pid);
+    heirs_.erase(pid);
+    at->second.forget_image(view.event.header.time_ns);
+    at->second.runs(view.event.comm, view.exe, view.args);
+    if (exec_is_prompt(view.event.header.time_ns)) give_native_space(at->second);
+    gpu_->forget(pid);
+    // What we told the kernel side while the event was under way was of the old image.
+    (void)at->second.tell_kernel(*kernel_);
+    // The first exec of a command of ours is the command itself.
+    if (is_target(pid) && !std::exchange(awaited_exec_, false))
+      note(fmt::format("process {} has started another program", pid));
+  }
+
+  bool exec_is_prompt(std::uint64_t time_ns) {
+    if (time_ns - exec_second_ns_ >= kSecondNs) {
+      exec_second_ns_ = time_ns;
+      execs_ = 0;
+    }
+    return execs_++ < kPromptExecs;
+  }
+
+  void on_exit(pid_t pid) {
+    auto at = processes_.find(pid);
+    if (at == processes_.end()) return;
+    settle_heirs(pid);
+    heirs_.erase(pid);
+    at->second.describe(*writer_);
+    if (is_target(pid)) {
+      ended_targets_.insert(pid);
+    } else if (!gpu_->traces(pid)) {
+      unreadable_codes_ += at->second.unreadable_codes();
+      lost_edges_ += at->second.lost_edges();
+      processes_.erase(at);
     }
   }
 
@@ -490,20 +563,34 @@ class LiveSession final : public Session {
   // Python just starting, torch imported later.
   void look_again(std::uint64_t now) {
     look_for_gpus(now);
-    for (auto& [pid, process] : processes_) {
+    auto at = processes_.upper_bound(looked_last_);
+    for (std::size_t left = processes_.size(); left > 0; --left, ++at) {
+      if (at == processes_.end()) at = processes_.begin();
+      auto& [pid, process] = *at;
       if (process.next_look_ns() == 0 || now < process.next_look_ns()) continue;
-      auto found = process.discover(now, *kernel_);
-      if (found) process.watch_torch(*writer_, *kernel_);
-      drop_what_is_not_needed();
-      if (!found && is_target(pid) && process.next_look_ns() == 0)
-        note(fmt::format("{}; only native function names can be shown", found.error().what));
-      process.describe(*writer_);
+      look_at(pid, process, now);
+      looked_last_ = pid;
+      if (monotonic_ns() - now > kLooksNs) break;
     }
     for (auto& [pid, process] : processes_)
       if (std::string problem = process.take_problem(); !problem.empty() && is_target(pid))
         note(problem);
     if (native_unwind_)
       if (std::string problem = native_unwind_->take_problem(); !problem.empty()) note(problem);
+  }
+
+  void look_at(pid_t pid, FollowedProcess& process, std::uint64_t now) {
+    inherit(pid);
+    if (!process.native_space() && native_unwind_) {
+      give_native_space(process);
+      (void)process.tell_kernel(*kernel_);
+    }
+    auto found = process.discover(now, *kernel_);
+    if (found) process.watch_torch(*writer_, *kernel_);
+    drop_what_is_not_needed();
+    if (!found && is_target(pid) && process.next_look_ns() == 0)
+      note(fmt::format("{}; only native function names can be shown", found.error().what));
+    process.describe(*writer_);
   }
 
   bool reason_to_stop(std::uint64_t now, const Result<void>& written) {
@@ -582,6 +669,12 @@ class LiveSession final : public Session {
   std::unique_ptr<GpuCollector> gpu_;
   SamplingEvents events_;
   std::map<pid_t, FollowedProcess> processes_;
+  std::map<pid_t, pid_t> heirs_;                // child -> parent it has not inherited from yet
+  std::vector<std::pair<pid_t, pid_t>> there_;  // when we attached, and their parents
+  ProcessLives lives_;
+  pid_t looked_last_ = 0;
+  std::uint64_t exec_second_ns_ = 0;
+  std::uint64_t execs_ = 0;
   std::map<pid_t, UniqueFd> pidfds_;
   std::map<pid_t, std::uint64_t> start_ticks_;
   std::set<pid_t> ended_targets_;

@@ -28,6 +28,7 @@ struct SessionOptions {
   bool native = true;       // native and kernel frames too
   bool off_cpu = true;      // what threads wait for, and how long
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
+  bool command_lines = true;  // keep them: of the target, and of all programs it starts
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
 };

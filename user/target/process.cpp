@@ -149,12 +149,17 @@ std::string read_comm(pid_t pid, pid_t tid) {
   return *std::move(text);
 }
 
-std::string read_command_line(pid_t pid) {
+std::string read_arguments(pid_t pid) {
   auto text = read_file(fmt::format("/proc/{}/cmdline", pid), 4096);
   if (!text) return {};
   while (!text->empty() && text->back() == '\0') text->pop_back();
-  std::replace(text->begin(), text->end(), '\0', ' ');
   return *std::move(text);
+}
+
+std::string read_command_line(pid_t pid) {
+  std::string text = read_arguments(pid);
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
 }
 
 std::string read_exe(pid_t pid) {

@@ -31,8 +31,10 @@ Result<ProcessStat> read_process_stat(pid_t pid);
 Result<std::vector<pid_t>> list_threads(pid_t pid);
 std::string read_comm(pid_t pid, pid_t tid);  // "" when gone
 std::string read_command_line(pid_t pid);     // arguments joined by spaces, at most 4096 bytes
-std::string read_exe(pid_t pid);              // "" when not readable, " (deleted)" removed
-Result<uid_t> process_uid(pid_t pid);         // the real uid
+// The same with a 0 byte between two arguments, as they are.
+std::string read_arguments(pid_t pid);
+std::string read_exe(pid_t pid);       // "" when not readable, " (deleted)" removed
+Result<uid_t> process_uid(pid_t pid);  // the real uid
 
 // Whether a is the thread group leader: `--pid` wants a process, not a thread of one.
 Result<pid_t> thread_group_of(pid_t pid);

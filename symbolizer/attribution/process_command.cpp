@@ -1,0 +1,95 @@
+#include "symbolizer/attribution/process_command.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "symbolizer/base/text.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxTitle = 120;
+constexpr std::size_t kMaxArgument = 200;
+constexpr std::string_view kWorkerScript = "torch/_inductor/compile_worker/__main__.py";
+constexpr std::string_view kParentOption = "--parent=";
+constexpr std::array<std::string_view, 12> kSourceSuffixes = {
+    ".cpp", ".cc", ".cxx", ".c", ".s", ".S", ".o", ".cu", ".ptx", ".cubin", ".ii", ".ninja"};
+
+bool is_source(std::string_view argument) {
+  if (argument.empty() || argument[0] == '-') return false;
+  return std::any_of(kSourceSuffixes.begin(), kSourceSuffixes.end(), [&](std::string_view suffix) {
+    return argument.size() > suffix.size() && argument.ends_with(suffix);
+  });
+}
+
+}  // namespace
+
+std::vector<std::string_view> split_arguments(std::string_view command_line) {
+  std::vector<std::string_view> arguments;
+  if (command_line.empty()) return arguments;
+  while (arguments.size() < kMaxArguments) {
+    const std::size_t end = command_line.find('\0');
+    arguments.push_back(command_line.substr(0, end));
+    if (end == std::string_view::npos) break;
+    command_line.remove_prefix(end + 1);
+  }
+  return arguments;
+}
+
+std::int32_t worker_parent(std::string_view command_line) {
+  bool is_worker = false;
+  std::int32_t parent = 0;
+  for (std::string_view argument : split_arguments(command_line)) {
+    if (argument.ends_with(kWorkerScript)) is_worker = true;
+    if (!argument.starts_with(kParentOption)) continue;
+    argument.remove_prefix(kParentOption.size());
+    std::int32_t pid = 0;
+    auto [end, problem] = std::from_chars(argument.data(), argument.data() + argument.size(), pid);
+    if (problem == std::errc() && end == argument.data() + argument.size() && pid > 0) parent = pid;
+  }
+  return is_worker ? parent : 0;
+}
+
+std::vector<std::string_view> sources_of(std::string_view command_line) {
+  std::vector<std::string_view> sources;
+  std::vector<std::string_view> arguments = split_arguments(command_line);
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    // What follows -o is written, not read.
+    if (is_source(arguments[i]) && arguments[i - 1] != "-o") sources.push_back(arguments[i]);
+  }
+  return sources;
+}
+
+std::string command_title(std::string_view command_line, std::string_view exe,
+                          std::string_view comm) {
+  if (worker_parent(command_line) != 0) return "compile_worker";
+  const std::vector<std::string_view> arguments = split_arguments(command_line);
+  std::string title(base_name(!exe.empty()                                  ? exe
+                              : !arguments.empty() && !arguments[0].empty() ? arguments[0]
+                                                                            : comm));
+  if (title.empty()) title = comm;
+  const std::vector<std::string_view> sources = sources_of(command_line);
+  if (!sources.empty()) title += " " + std::string(base_name(sources.front()));
+  if (title.size() > kMaxTitle) title.resize(kMaxTitle);
+  return title;
+}
+
+std::vector<std::string> shortened_arguments(std::string_view command_line, std::size_t limit) {
+  std::vector<std::string> kept;
+  const std::vector<std::string_view> all = split_arguments(command_line);
+  std::size_t used = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::string argument(all[i].substr(0, kMaxArgument));
+    if (all[i].size() > kMaxArgument) argument += "...";
+    used += argument.size() + 1;
+    if (used > limit && i > 0) {
+      kept.emplace_back("...");
+      break;
+    }
+    kept.push_back(std::move(argument));
+  }
+  return kept;
+}
+
+}  // namespace dynprof

@@ -1,0 +1,102 @@
+// The report's part about child processes; nothing where a recording has none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/report/sections.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxRows = 25;
+constexpr std::size_t kMaxWaits = 20;
+
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+// Processes of one title, for one compile, are one row.
+struct Row {
+  std::string title;
+  CompileIndex compile = kNoCompile;
+  JoinRule rule = JoinRule::kNone;
+  std::uint64_t count = 0, cpu_ns = 0, samples = 0, wall_ns = 0;
+};
+
+}  // namespace
+
+void append_processes(std::string& out, const Selection& selection) {
+  const Attribution& attribution = selection.attribution();
+  const ProcessTree tree(attribution);
+  if (tree.all().empty()) return;
+  std::map<std::tuple<std::string, CompileIndex, JoinRule>, Row> by_key;
+  for (const ChildProcess& child : tree.all()) {
+    const std::string title = tree.title(child);
+    Row& row = by_key[{title, child.compile, child.rule}];
+    row.title = title;
+    row.compile = child.compile;
+    row.rule = child.rule;
+    ++row.count;
+    row.cpu_ns += child.cpu_ns;
+    row.samples += child.samples;
+    row.wall_ns += child.end_ns - child.begin_ns;
+  }
+  std::vector<Row> rows;
+  for (auto& [key, row] : by_key) rows.push_back(std::move(row));
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.cpu_ns > b.cpu_ns; });
+  out += "#\n";
+  append_comment(
+      out, fmt::format("Processes: {}; {:.2f} s of CPU for compiles, {:.2f} s shared by several, "
+                       "{:.2f} s for none",
+                       grouped(tree.all().size()), seconds(tree.joined_cpu_ns()),
+                       seconds(tree.shared_cpu_ns()), seconds(tree.other_cpu_ns())));
+  out += "#\n";
+  out +=
+      "#   CPU s    Wall s   Count  Samples  Trace id      Joined by          Command\n"
+      "# .......  ........  ......  .......  ............  .................  "
+      "...........................\n#\n";
+  for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
+    const Row& row = rows[i];
+    const std::string id = row.compile == kNoCompile ? "-" : attribution.label(row.compile);
+    std::string line =
+        fmt::format("{:>9.3f}{:>10.3f}{:>8}{:>9}  {}  {}  ", seconds(row.cpu_ns),
+                    seconds(row.wall_ns), grouped(row.count), grouped(row.samples), cell(id, 12),
+                    cell(row.rule == JoinRule::kNone ? "-" : join_rule_text(row.rule), 17));
+    out += line + cut(row.title, kReportColumns - line.size(), true) + '\n';
+  }
+  if (rows.size() > kMaxRows)
+    append_comment(out,
+                   fmt::format("{} more commands, each less", grouped(rows.size() - kMaxRows)));
+}
+
+void append_waited_for(std::string& out, const Selection& selection, CompileIndex index) {
+  const Attribution& attribution = selection.attribution();
+  const ProcessTree tree(attribution);
+  const Compile& compile = attribution.compiles()[index];
+  if (index >= attribution.compiles().size() || tree.of(index).empty()) return;
+  const std::vector<Interval> off = tree.off_cpu(index);
+  std::vector<std::pair<std::uint64_t, ProcessIndex>> waits;
+  for (ProcessIndex i : tree.of(index)) {
+    const ChildProcess& child = tree.all()[i];
+    // What a child started in turn is waited for by that child.
+    if (child.rule == JoinRule::kParent) continue;
+    waits.emplace_back(ProcessTree::overlap_ns(child, {compile.first_ns, compile.last_ns}, off), i);
+  }
+  std::stable_sort(waits.begin(), waits.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  out += "#\n";
+  append_comment(out, fmt::format("Child processes: {}, {:.3f} s of CPU",
+                                  grouped(tree.of(index).size()), seconds(tree.cpu_ns(index))));
+  for (std::size_t i = 0; i < std::min(waits.size(), kMaxWaits); ++i) {
+    const ChildProcess& child = tree.all()[waits[i].second];
+    std::string text = fmt::format("{} ({:.3f} s)", tree.title(child), seconds(waits[i].first));
+    if (child.ended && child.exit_status != 0)
+      text += fmt::format(", ended with status {:#x}", child.exit_status);
+    append_item(out, "waited for", text, 2);
+  }
+  if (waits.size() > kMaxWaits)
+    append_comment(out, fmt::format("{} more, each less", grouped(waits.size() - kMaxWaits)));
+}
+
+}  // namespace dynprof

@@ -1,0 +1,191 @@
+"""Child processes: which compile each was for, what they cost, and that no storm of them hurts."""
+
+import json
+import os
+import signal
+
+import pytest
+
+import samples
+import support
+
+pytestmark = pytest.mark.root_bpf
+
+PROGRAMS = support.REPO / "tests" / "programs"
+TREE_JOB = PROGRAMS / "tree_job.py"
+STORM = support.BUILD / "tests" / "programs" / "storm"
+
+
+def record(folder, dynprof, argv, *options, env=None, hertz=499):
+    """(ledger, what the job says) of one run of it, recorded from before its first child."""
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+    target = support.spawn(argv, timeout=180, env={**environment, **(env or {})})
+    try:
+        run = samples.start_recording(
+            dynprof, folder / "out", "-p", target.pid, "--no-svg", *options, hertz=hertz
+        )
+        target.send("go")
+        assert target.wait(timeout=600) == 0, target.text
+        done = run.wait(timeout=300)
+        assert done.rc == 0, done
+        return target, json.loads((folder / "out" / "compiles.json").read_text())
+    finally:
+        target.kill()
+
+
+def tree_job(folder, dynprof, python, verb, *options, **more):
+    truth = folder / "truth.json"
+    target, ledger = record(
+        folder, dynprof, [python, TREE_JOB, verb, truth], *options, **more
+    )
+    return target.pid, json.loads(truth.read_text()), ledger
+
+
+def children(ledger):
+    """Every child process of the ledger by its pid, with the trace id it stands under."""
+    found = {}
+    for row in ledger["compiles"]:
+        for child in row.get("children", []):
+            found[child["pid"]] = {**child, "trace_id": row["trace_id"]}
+    for child in ledger["processes"]["others"]:
+        found[child["pid"]] = {**child, "trace_id": None}
+    return found
+
+
+def subtree_cpu(found, pid):
+    """As wait4 counts it: with the children that it waited for."""
+    below = [other for other, row in found.items() if row["parent"] == pid]
+    return found[pid]["cpu_s"] + sum(subtree_cpu(found, other) for other in below)
+
+
+def assert_same_cpu(found, truth):
+    for child in truth["children"]:
+        ours = subtree_cpu(found, child["pid"])
+        allowed = max(0.05 * child["cpu_s"], 0.030)
+        assert abs(ours - child["cpu_s"]) <= allowed, (found[child["pid"]], child)
+
+
+def assert_compilers_are_joined(found, truth):
+    """g++ and everything it started, under a compile; and no compile without them by accident."""
+    commands = {}
+    for row in found.values():
+        commands.setdefault(row["command"].split()[0], []).append(row)
+    drivers = [name for name in commands if "g++" in name or "c++" in name]
+    assert drivers, commands.keys()
+    for name in (*drivers, "cc1plus", "as", "collect2", "ld"):
+        for row in commands[name]:
+            assert row["trace_id"] is not None, row
+    assert all(child["pid"] in found for child in truth["children"])
+
+
+def test_cold_compile_has_its_compilers(venv_python, dynprof, tmp_path):
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    _, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "torch", env=environment)
+    found = children(ledger)
+    assert_compilers_are_joined(found, truth)
+    assert_same_cpu(found, truth)
+    # The same, per compile, as the target itself knows who waited.
+    by_id = {}
+    for child in truth["children"]:
+        if child["trace_id"] is not None:
+            by_id[child["trace_id"]] = by_id.get(child["trace_id"], 0) + child["cpu_s"]
+    assert len(by_id) == 2, truth
+    for row in ledger["compiles"]:
+        wanted = by_id.get(row["trace_id"], 0)
+        assert abs(row["children_cpu_s"] - wanted) <= max(0.05 * wanted, 0.030), (row, wanted)
+    for child in truth["children"]:
+        if child["trace_id"] is not None:
+            assert found[child["pid"]]["trace_id"] == child["trace_id"]
+            assert found[child["pid"]]["joined_by"] in ("forking thread", "source file")
+
+
+def test_compilers_of_a_thread_pool(venv_python, dynprof, tmp_path):
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    _, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "torch", env=environment)
+    found = children(ledger)
+    assert_compilers_are_joined(found, truth)
+    assert_same_cpu(found, truth)
+
+
+def test_compiles_in_two_threads(venv_python, dynprof, tmp_path):
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    _, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "threads", env=environment)
+    found = children(ledger)
+    assert_same_cpu(found, truth)
+    functions = {row["trace_id"]: row for row in ledger["compiles"]}
+    for child in truth["children"]:
+        if child["trace_id"] is None:
+            continue
+        row = functions[child["trace_id"]]
+        assert found[child["pid"]]["trace_id"] == row["trace_id"]
+    threads = {row["function"]: row["thread"] for row in ledger["compiles"]}
+    assert threads == truth["threads"]
+
+
+def test_what_becomes_of_plain_children(interpreter, dynprof, tmp_path):
+    pid, truth, ledger = tree_job(tmp_path, dynprof, interpreter.path, "plain", hertz=99)
+    found, told = children(ledger), truth["told"]
+    try:
+        assert found[told["fork"]]["exit_code"] == 3
+        assert found[told["orphan"]]["parent"] == told["middle"]
+        assert found[told["orphan"]]["exit_code"] == 0
+        assert 0.2 < found[told["orphan"]]["cpu_s"] < 0.5
+        assert found[told["killed"]]["signal"] == signal.SIGKILL
+        assert found[told["killed"]]["exit_code"] is None
+        programs = [row["command"].split()[0] for row in found[told["chain"]]["programs"]]
+        assert programs[1:] == ["sh", "sh", "sleep"] or programs == ["sh", "sh", "sleep"], programs
+        assert found[told["spawn"]]["argv"][1:2] == ["-c"]
+        assert found[told["outlives"]]["argv"] == ["/bin/sleep", "60"]
+        assert found[told["outlives"]]["exit_code"] is None
+        assert_same_cpu(found, truth)
+        assert {row["joined_by"] for row in found.values()} == {"none"}
+        assert pid not in found
+    finally:
+        os.kill(told["outlives"], signal.SIGKILL)
+
+
+def test_hostile_command_lines(interpreter, dynprof, tmp_path):
+    _, truth, ledger = tree_job(tmp_path, dynprof, interpreter.path, "hostile", hertz=99)
+    found, told = children(ledger), truth["told"]
+    assert found[told["control"]]["argv"] == ["/bin/true", "\x1b[2J\x07\r\n", "a\tb"]
+    assert found[told["utf8"]]["argv"] == ["/bin/true", "\ufffd\ufffd\ufffd("]
+    assert found[told["empty"]]["argv"] == ["/bin/true", "", "", "x"]
+    assert found[told["long"]]["argv_bytes"] == len("/bin/true") + 1 + 10 * 100_001
+    assert sum(map(len, found[told["long"]]["argv"])) <= 4096
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert "\x1b" not in report and "\x07" not in report
+    assert all(len(line) <= 100 for line in report.splitlines())
+
+
+def test_names_without_command_lines(interpreter, dynprof, tmp_path):
+    _, truth, ledger = tree_job(
+        tmp_path, dynprof, interpreter.path, "plain", "--no-cmdlines", hertz=99
+    )
+    found, told = children(ledger), truth["told"]
+    os.kill(told["outlives"], signal.SIGKILL)
+    assert found[told["outlives"]]["command"] == "sleep"
+    assert all(row["argv"] == [] and row["argv_bytes"] == 0 for row in found.values())
+    dump = samples.Dump(tmp_path / "out" / "recording.dynprof")
+    assert "tree_job" not in dump.meta["command"]
+    # Not in any string of the file either, the parts zstd has compressed included.
+    assert all(not row.get("command_line") for row in dump.processes)
+
+
+def test_a_storm_of_short_lived_processes(dynprof, tmp_path):
+    count = 20_000
+    target, ledger = record(tmp_path, dynprof, [STORM, str(count), "2000"], hertz=99)
+    assert f"forked {count} in" in target.text
+    lost = ledger["lost"]
+    assert not {"event_ring_full", "process_table_full", "ended_table_full"} & lost.keys(), lost
+    assert ledger["processes"]["count"] == count
+    others = ledger["processes"]["others"]
+    assert all(row["exit_code"] == 0 for row in others)
+
+
+def test_a_burst_as_fast_as_the_machine_forks(dynprof, tmp_path):
+    count = 6_000
+    _, ledger = record(tmp_path, dynprof, [STORM, str(count), "0"], hertz=99)
+    lost = ledger["lost"]
+    seen = ledger["processes"]["count"]
+    missing = lost.get("event_ring_full", 0) + lost.get("process_table_full", 0)
+    assert seen <= count <= seen + missing
