@@ -52,6 +52,8 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "GPU launches";
     case ChunkKind::kGpuRecords:
       return "GPU records";
+    case ChunkKind::kObjectFiles:
+      return "files";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

@@ -39,6 +39,7 @@ enum class ChunkKind : std::uint16_t {
   kFacts = 15,
   kGpuLaunches = 16,
   kGpuRecords = 17,
+  kObjectFiles = 20,
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);

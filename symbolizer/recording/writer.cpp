@@ -206,6 +206,12 @@ class Writer final : public RecordingWriter {
     new_facts_.push_back(fact);
     entry(0, new_facts_.size());
   }
+  void object_file(const ObjectFile& file) override {
+    DYNPROF_CHECK(file.object < strings_.next_id() && file.build_id < strings_.next_id() &&
+                  file.segments.size() <= kMaxFileSegments);
+    new_objects_.push_back(file);
+    entry(0, new_objects_.size());
+  }
   void gpu_launch(const GpuLaunch& launch) override {
     DYNPROF_CHECK(launch.thread < threads_.next_id() && launch.stack < next_stack_ &&
                   launch.context < contexts_.next_id());
@@ -308,6 +314,7 @@ class Writer final : public RecordingWriter {
     write_list(ChunkKind::kFacts, new_facts_, facts_out_);
     write_list(ChunkKind::kGpuLaunches, new_launches_, launches_out_);
     write_list(ChunkKind::kGpuRecords, new_records_, records_out_);
+    write_list(ChunkKind::kObjectFiles, new_objects_, objects_out_);
     waiting_text_ = 0;
     bound_memory();
   }
@@ -366,6 +373,7 @@ class Writer final : public RecordingWriter {
   std::uint32_t facts_out_ = 0;
   std::uint32_t launches_out_ = 0;
   std::uint32_t records_out_ = 0;
+  std::uint32_t objects_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
   std::vector<Process> new_processes_;
@@ -374,6 +382,7 @@ class Writer final : public RecordingWriter {
   std::vector<Fact> new_facts_;
   std::vector<GpuLaunch> new_launches_;
   std::vector<GpuRecord> new_records_;
+  std::vector<ObjectFile> new_objects_;
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

@@ -37,6 +37,8 @@ class RecordingWriter {
   virtual void sample(const Sample& sample) = 0;
   virtual void edge(const SpanEdge& edge) = 0;
   virtual void fact(const Fact& fact) = 0;
+  // At most kMaxFileSegments segments.
+  virtual void object_file(const ObjectFile& file) = 0;
   virtual void gpu_launch(const GpuLaunch& launch) = 0;
   // Its kind must be one of enum dynprof_gpu_kind.
   virtual void gpu_record(const GpuRecord& record) = 0;

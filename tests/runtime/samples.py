@@ -66,6 +66,7 @@ class Dump:
         self.samples = [Sample(*row) for row in text["samples"]]
         self.contexts, self.facts = text["contexts"], text["facts"]
         self.edges = [Edge(*row) for row in text["edges"]]
+        self.objects = text["objects"]
         self._nodes = text["stacks"]
         self._stacks = {0: ()}
 

@@ -10,7 +10,8 @@
 //    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context], ...],
 //    "contexts": [{"markers": [[id, kind]], "torch": null or "stale" or {"id", "attempt", "phases"}}],
 //    "edges": [[time_ns, pid, tid, kind, name, depth, context, function, cpu_ns], ...],
-//    "facts": [[pid, time_ns, kind, name, bytes], ...]}
+//    "facts": [[pid, time_ns, kind, name, bytes], ...],
+//    "objects": [[object, build-id, segments], ...]}
 #include <unistd.h>
 
 #include <string>
@@ -215,6 +216,19 @@ void write_edges(JsonWriter& json, const Tables& tables) {
   json.end_array();
 }
 
+void write_objects(JsonWriter& json, const Tables& tables) {
+  json.key("objects");
+  json.begin_array();
+  for (const ObjectFile& file : tables.object_files) {
+    json.begin_array();
+    json.string(tables.strings[file.object]);
+    json.string(tables.strings[file.build_id]);
+    json.number(static_cast<std::uint64_t>(file.segments.size()));
+    json.end_array();
+  }
+  json.end_array();
+}
+
 void write_facts(JsonWriter& json, const Tables& tables) {
   json.key("facts");
   json.begin_array();
@@ -250,6 +264,7 @@ int dump(const std::string& path) {
   write_contexts(json, recording.tables());
   write_edges(json, recording.tables());
   write_facts(json, recording.tables());
+  write_objects(json, recording.tables());
   json.end_object();
   if (auto done = json.finish(); !done) {
     fmt::print(stderr, "sample_dump: {}\n", done.error().what);

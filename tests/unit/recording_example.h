@@ -123,6 +123,9 @@ inline void write_example(RecordingWriter& writer) {
     kernel_record.record.name = name;
     kernel_record.record.kernel.grid[0] = 8;
     writer.gpu_record(kernel_record);
+    writer.object_file({.object = file,
+                        .build_id = writer.string("0badcafe"),
+                        .segments = {{0, 4096, 0}, {4096, 777, 8192}}});
     DYNPROF_CHECK(writer.flush().has_value());
   }
 }

@@ -89,6 +89,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.children = options.children;
   session_options.watchpoints = options.watchpoints;
   session_options.native = options.native;
+  if (!options.table_cache.empty()) session_options.native_limits.cache = options.table_cache;
+  if (options.table_bytes > 0) session_options.native_limits.table_bytes = options.table_bytes;
   session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;

@@ -75,7 +75,7 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 }
 
 struct RawOptions {
-  std::string pid, duration, max_size, event = "cpu-clock", gpu = "auto";
+  std::string pid, duration, max_size, table_memory, event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
   std::string compiles_pid;
@@ -102,6 +102,12 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for virtual machines where watching is dear");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
+  verb->add_option("--table-cache", line.record.table_cache,
+                   "where unwind tables are kept (default /var/cache/dynprof-bpf)")
+      ->type_name("DIR");
+  verb->add_option("--table-memory", raw.table_memory,
+                   "kernel memory for unwind tables, at most (default 512M)")
+      ->type_name("SIZE");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -123,6 +129,9 @@ void add_report(CLI::App& app, CommandLine& line) {
       ->type_name("PERCENT");
   verb->add_flag("--children,!--no-children", line.report.children,
                  "also the share of samples with the row anywhere on the stack");
+  verb->add_option("--symbols", line.report.symbols,
+                   "name native frames by files below here that have the recorded build-ids")
+      ->type_name("DIR");
   verb->add_flag("--stdio", line.report.stdio, "accepted for perf's sake");
 }
 
@@ -138,6 +147,9 @@ void add_export(CLI::App& app, CommandLine& line) {
       ->required()
       ->type_name("PATH");
   verb->add_option("--compile", line.exports.compile, "only this trace id")->type_name("ID");
+  verb->add_option("--symbols", line.exports.symbols,
+                   "name native frames by files below here that have the recorded build-ids")
+      ->type_name("DIR");
   std::string formats = "Formats:\n";
   for (const ExportFormat& format : export_formats())
     formats += fmt::format("  {:<12} {}\n", format.name, format.description);
@@ -215,6 +227,9 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
   line.record.native = !raw.no_native;
+  if (!raw.table_memory.empty()) {
+    ASSIGN_OR_RETURN(line.record.table_bytes, parse_size(raw.table_memory));
+  }
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

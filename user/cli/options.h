@@ -24,8 +24,10 @@ struct RecordOptions {
   bool children = true;
   bool watchpoints = true;
   bool native = true;
-  bool call_graphs = true;    // SVG by gprof2dot and dot
-  bool print_report = false;  // the verb-less form prints the report when it is done
+  std::string table_cache;        // "": the default
+  std::uint64_t table_bytes = 0;  // 0: the default
+  bool call_graphs = true;        // SVG by gprof2dot and dot
+  bool print_report = false;      // the verb-less form prints the report when it is done
 };
 
 struct ReportArguments {
@@ -35,7 +37,8 @@ struct ReportArguments {
   std::string sort;
   double percent_limit = 0.5;
   bool children = false;
-  bool stdio = false;  // changes nothing
+  bool stdio = false;   // changes nothing
+  std::string symbols;  // directory of files to take native names from
 };
 
 struct ExportOptions {
@@ -43,6 +46,7 @@ struct ExportOptions {
   std::string format;
   std::string output;
   std::string compile;
+  std::string symbols;
 };
 
 struct CompilesOptions {

@@ -11,6 +11,7 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/recording/writer.h"
 #include "user/collector/kernel_side.h"
+#include "user/collector/native_unwind.h"
 #include "user/collector/perf_event.h"
 #include "user/gpu/gpu_options.h"
 
@@ -25,6 +26,7 @@ struct SessionOptions {
   bool children = true;
   bool watchpoints = true;  // hardware ones, where they can be had
   bool native = true;       // native and kernel frames too
+  NativeLimits native_limits;
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
 };
