@@ -132,11 +132,11 @@ void ElfSymbols::take(std::span<const std::uint8_t> symbols) {
   }
 }
 
-std::string ElfSymbols::name_of(const Symbol& symbol) const {
+std::string ElfSymbols::name_of(const Symbol& symbol, std::size_t most) const {
   if (symbol.name >= names_size_) return {};
   std::string name;
   std::array<std::uint8_t, 256> part;
-  while (name.size() < kMangledBytes) {
+  while (name.size() < most) {
     const std::uint64_t at = std::uint64_t{symbol.name} + name.size();
     if (at >= names_size_) break;
     const auto want =
@@ -164,7 +164,7 @@ std::optional<std::string> ElfSymbols::find_address(std::uint64_t address) const
     --after;
     const std::uint64_t size = after->size != 0 ? after->size : kWithoutSize;
     if (address - after->address >= size) continue;
-    std::string name = name_of(*after);
+    std::string name = name_of(*after, kMangledBytes);
     if (!name.empty()) return demangle(name.c_str());
   }
   return std::nullopt;
@@ -175,7 +175,8 @@ std::vector<ElfSymbols::Range> ElfSymbols::parts_of(std::string_view name,
   std::vector<Range> parts;
   for (const Symbol& symbol : symbols_) {
     if (symbol.size == 0) continue;
-    const std::string own = name_of(symbol);
+    // One read each: what follows the name does not matter.
+    const std::string own = name_of(symbol, name.size() + 1);
     if (!own.starts_with(name)) continue;
     if (own.size() > name.size() && own[name.size()] != '.') continue;
     for (const ImageSegment& segment : segments) {

@@ -54,7 +54,8 @@ class ElfSymbols {
   };
   explicit ElfSymbols(ImageBytes image) : image_(image) {}
   void take(std::span<const std::uint8_t> symbols);
-  std::string name_of(const Symbol& symbol) const;  // as in the file, bounded
+  // As in the file, or its first bytes.
+  std::string name_of(const Symbol& symbol, std::size_t most) const;
 
   ImageBytes image_;
   std::vector<Symbol> symbols_;  // by address

@@ -210,3 +210,27 @@ def test_without_memory_for_tables(library, dynprof, spawn, tmp_path):
     assert all(any(frame.function == "<module>" for frame in run.dump.stack(sample.stack))
                for sample in python)
     assert run.dump.counter("native_no_table") > 50
+
+
+def test_an_interpreter_without_its_loops_symbol(dynprof, spawn, tmp_path):
+    """Both halves are there, marked as not put together, and one line says why."""
+    image = Path("/usr/bin/python3.11")
+    if not image.exists():
+        pytest.skip(f"no {image}")
+    loop = b"_PyEval_EvalFrameDefault"
+    original = image.read_bytes()
+    assert loop in original
+    nameless = tmp_path / "python3.11"
+    nameless.write_bytes(original.replace(loop, b"X" * len(loop)))
+    nameless.chmod(0o755)
+    program = "print('ready', flush=True)\nwhile True: sorted(range(1000), key=lambda n: -n)"
+    run = record(dynprof, spawn, tmp_path, [nameless, "-c", program])
+    said = [line for line in run.done.err.splitlines() if "no symbol for the interpreter's loop" in line]
+    assert len(said) == 1, run.done.err
+    both = 0
+    for sample in run.dump.of_pid(run.pid):
+        kinds = {frame.kind for frame in run.dump.whole_stack(sample.stack)}
+        if {samples.PYTHON_FRAME, samples.NATIVE_FRAME} <= kinds:
+            both += 1
+            assert sample.flags & samples.UNMERGED
+    assert both > 50
