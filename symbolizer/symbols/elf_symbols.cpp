@@ -165,6 +165,8 @@ std::optional<std::string> ElfSymbols::find_address(std::uint64_t address) const
     const std::uint64_t size = after->size != 0 ? after->size : kWithoutSize;
     if (address - after->address >= size) continue;
     std::string name = name_of(*after, kMangledBytes);
+    // "pthread_mutex_lock@@GLIBC_2.2.5": which version of it is of no matter here.
+    name.resize(std::min(name.find('@'), name.size()));
     if (!name.empty()) return demangle(name.c_str());
   }
   return std::nullopt;
