@@ -2,8 +2,9 @@
 /* Unwinds the native stack of the current thread without frame pointers: the mapping that holds an
  * address names a table, the table's row for it says where the caller's registers are. Tables and
  * mappings are made by user space (user/collector/native_unwind.h), each in a map of its own. A table
- * never changes; mappings do, and their header then has another content number. Steps, not programs: the caller owns the loop. What an
- * address came to is kept per CPU, so that a frame seen before costs no search. */
+ * never changes; mappings do, and their header then has another content number. Steps, not programs:
+ * the caller owns the loop. What an address came to is kept per CPU, so that a frame seen before costs
+ * no search. */
 #ifndef DYNPROF_BPF_UNWIND_H
 #define DYNPROF_BPF_UNWIND_H
 
@@ -211,6 +212,22 @@ static __always_inline __u32 unsupported(__u32 rule) {
   }
 }
 
+/* The word at `address` of the stack. Frames lie close to one another: the second word wanted of a page
+ * brings all of it, one read instead of some thirty. A page that holds a frame is mapped, and what is
+ * in it cannot change while its thread is interrupted. */
+static __always_inline bool read_stack_u64(struct walk* walk, __u64 address, __u64* value) {
+  __u64 page = address & ~(__u64)(DP_PAGE_BYTES - 1);
+  if (page != walk->page && page == walk->last_page &&
+      bpf_probe_read_user(walk->page_bytes, DP_PAGE_BYTES, (const void*)page) == 0)
+    walk->page = page;
+  walk->last_page = page;
+  if (page != walk->page || (address & 7)) return read_user_u64(address, value);
+  __u64 word = (address - page) / 8;
+  if (word >= DP_PAGE_BYTES / 8) return false; /* for the verifier */
+  *value = walk->page_bytes[word];
+  return true;
+}
+
 /* The CFA of a frame. Returns DP_COUNT_SAMPLES, or why there is none. */
 static __always_inline __u32 find_cfa(const struct native_walk* native, __u32 rule, __u64* cfa) {
   __u64 offset = (__u64)(__s64)dp_unwind_offset(rule);
@@ -267,27 +284,24 @@ static __always_inline __u32 leave_signal(struct native_walk* native, __u32 rule
 }
 
 /* To the caller. Returns DP_COUNT_SAMPLES, or why that is not possible. */
-static __always_inline __u32 leave_frame(struct native_walk* native, __u32 rule) {
-  __u64 cfa = 0;
-  __u64 words[2]; /* at CFA - 16: most often rbp, then the return address */
+static __always_inline __u32 leave_frame(struct walk* walk, __u32 rule) {
+  struct native_walk* native = &walk->native;
+  __u64 cfa = 0, ip = 0;
   if (dp_unwind_kind(rule) == DP_CFA_SIGNAL) return leave_signal(native, rule);
   __u32 end = find_cfa(native, rule, &cfa);
   if (end != DP_COUNT_SAMPLES) return end;
   if (cfa <= native->sp) return DP_COUNT_NATIVE_FAULT;
-  if (bpf_probe_read_user(words, sizeof(words), (const void*)(cfa - 16)))
-    return DP_COUNT_NATIVE_FAULT;
+  if (!read_stack_u64(walk, cfa - 8, &ip)) return DP_COUNT_NATIVE_FAULT;
   __u32 rbp = dp_unwind_rbp(rule);
-  if (rbp == 2) {
-    native->bp = words[0];
-    native->bp_lost = 0;
-  } else if (rbp == DP_RBP_LOST) {
+  if (rbp == DP_RBP_LOST) {
     native->bp_lost = 1;
   } else if (rbp != DP_RBP_SAME) {
     __u64 from = dp_rbp_from_rbp(rbp) ? native->bp : cfa;
     bool lost = dp_rbp_from_rbp(rbp) && native->bp_lost;
-    native->bp_lost = lost || !read_user_u64(from + (__u64)(__s64)dp_rbp_offset(rbp), &native->bp);
+    native->bp_lost =
+        lost || !read_stack_u64(walk, from + (__u64)(__s64)dp_rbp_offset(rbp), &native->bp);
   }
-  native->ip = words[1];
+  native->ip = ip;
   native->sp = cfa;
   native->exact = 0;
   return DP_COUNT_SAMPLES;
@@ -324,7 +338,7 @@ static __always_inline bool unwind_step(struct walk* walk) {
       walk->sample.native_end = DP_COUNT_SAMPLES;
       return false;
     }
-    end = leave_frame(native, rule);
+    end = leave_frame(walk, rule);
   }
   if (end == DP_COUNT_NATIVE_NO_MAPPING && !native->exact) {
     __u64 address = probed_return(native->sp - 8);

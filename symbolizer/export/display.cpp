@@ -1,5 +1,7 @@
 #include "symbolizer/export/display.h"
 
+#include "symbolizer/symbols/short_name.h"
+
 namespace dynprof {
 
 std::string cap_text(std::string_view text, std::size_t bytes) {
@@ -16,6 +18,7 @@ std::string cap_text(std::string_view text, std::size_t bytes) {
 
 std::string display_name(const ResolvedFrame& frame) {
   if (frame.function.empty()) return "<no name>";
+  if (frame.kind == FrameKind::kNative) return cap_text(short_name(frame.function));
   std::string name = cap_text(frame.function);
   if (name == "<module>" && !frame.file.empty()) {
     name += ' ' + cap_text(base_name(frame.file));

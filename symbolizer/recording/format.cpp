@@ -56,6 +56,8 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "waits";
     case ChunkKind::kProcessLife:
       return "process lives";
+    case ChunkKind::kObjectFiles:
+      return "files";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

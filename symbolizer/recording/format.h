@@ -41,6 +41,7 @@ enum class ChunkKind : std::uint16_t {
   kGpuRecords = 17,
   kWaits = 18,
   kProcessLife = 19,
+  kObjectFiles = 20,
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);

@@ -207,6 +207,21 @@ struct Fact {
   bool operator==(const Fact&) const = default;
 };
 
+// A file that native frames lie in, so that their names can be looked up in the same file elsewhere.
+struct FileSegment {         // a part of it that is loaded
+  std::uint64_t offset = 0;  // in the file
+  std::uint64_t size = 0;
+  std::uint64_t address = 0;  // in the file's own address space
+  bool operator==(const FileSegment&) const = default;
+};
+inline constexpr std::size_t kMaxFileSegments = 64;
+struct ObjectFile {
+  StringId object = 0;    // as in Frame::object
+  StringId build_id = 0;  // lower-case hex, "" when it has none
+  std::vector<FileSegment> segments;
+  bool operator==(const ObjectFile&) const = default;
+};
+
 // What is known once, at the start. Kept as JSON in the file; see docs/recording-format.md.
 struct Meta {
   std::int32_t target_pid = 0;  // 0: a command or several; -1: every process there was
@@ -247,6 +262,7 @@ struct Tables {
   std::vector<GpuRecord> gpu_records;   // in the order they were told
   std::vector<Wait> waits;              // by begin
   std::vector<ProcessLife> lives;       // by time
+  std::vector<ObjectFile> object_files;
 };
 
 }  // namespace dynprof

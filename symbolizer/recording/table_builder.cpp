@@ -158,6 +158,13 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
     case ChunkKind::kGpuLaunches:
       if (!admit_gpu_rows(header, sizeof(GpuLaunch), kSmallestLaunchBytes, damage)) return;
       return rows(tables_.gpu_launches, launch_gaps_);
+    case ChunkKind::kObjectFiles:
+      // Segments hang off their rows; each takes three bytes at least.
+      if (!charge(raw.size() * sizeof(FileSegment) / 3)) {
+        ++damage.too_large[header.kind];
+        return;
+      }
+      return rows(tables_.object_files, object_gaps_);
     case ChunkKind::kGpuRecords:
       if (!admit_gpu_rows(header, sizeof(GpuRecord), kSmallestRecordBytes, damage)) return;
       return rows(tables_.gpu_records, record_gaps_);
@@ -374,6 +381,10 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   std::stable_sort(tables_.waits.begin(), tables_.waits.end(),
                    [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
   drop(tables_.lives, life_gaps_);
+  drop(tables_.object_files, object_gaps_);
+  std::erase_if(tables_.object_files, [&](const ObjectFile& file) {
+    return file.object >= tables_.strings.size() || file.build_id >= tables_.strings.size();
+  });
   finish_gpu(damage);
   for (ProcessLife& life : tables_.lives)
     for (StringId* id : {&life.comm, &life.exe, &life.command_line})

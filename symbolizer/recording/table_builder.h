@@ -80,7 +80,7 @@ class TableBuilder {
   std::uint64_t memory_left_;
   Gaps string_gaps_, blob_gaps_, code_gaps_, frame_gaps_, stack_gaps_, context_gaps_, process_gaps_,
       thread_gaps_, name_gaps_, edge_gaps_, fact_gaps_, launch_gaps_, record_gaps_, wait_gaps_,
-      life_gaps_;
+      life_gaps_, object_gaps_;
   std::vector<NativeName> native_names_;         // applied to the frames by finish()
   std::vector<bool> lost_frames_, lost_stacks_;  // empty if nothing is lost
   LostIds lost_;

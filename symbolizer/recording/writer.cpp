@@ -213,6 +213,12 @@ class Writer final : public RecordingWriter {
     new_waits_.push_back(wait);
     entry(0, new_waits_.size());
   }
+  void object_file(const ObjectFile& file) override {
+    DYNPROF_CHECK(file.object < strings_.next_id() && file.build_id < strings_.next_id() &&
+                  file.segments.size() <= kMaxFileSegments);
+    new_objects_.push_back(file);
+    entry(0, new_objects_.size());
+  }
   void gpu_launch(const GpuLaunch& launch) override {
     DYNPROF_CHECK(launch.thread < threads_.next_id() && launch.stack < next_stack_ &&
                   launch.context < contexts_.next_id());
@@ -324,6 +330,7 @@ class Writer final : public RecordingWriter {
     write_list(ChunkKind::kGpuRecords, new_records_, records_out_);
     write_list(ChunkKind::kWaits, new_waits_, waits_out_);
     write_list(ChunkKind::kProcessLife, new_lives_, lives_out_);
+    write_list(ChunkKind::kObjectFiles, new_objects_, objects_out_);
     waiting_text_ = 0;
     bound_memory();
   }
@@ -384,6 +391,7 @@ class Writer final : public RecordingWriter {
   std::uint32_t records_out_ = 0;
   std::uint32_t waits_out_ = 0;
   std::uint32_t lives_out_ = 0;
+  std::uint32_t objects_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
   std::vector<Process> new_processes_;
@@ -394,6 +402,7 @@ class Writer final : public RecordingWriter {
   std::vector<GpuRecord> new_records_;
   std::vector<Wait> new_waits_;
   std::vector<ProcessLife> new_lives_;
+  std::vector<ObjectFile> new_objects_;
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

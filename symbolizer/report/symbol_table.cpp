@@ -8,6 +8,7 @@
 #include "symbolizer/base/interner.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
+#include "symbolizer/symbols/short_name.h"
 
 namespace dynprof {
 namespace {
@@ -201,6 +202,7 @@ class SymbolTable {
         const char* mark = function.kind == FrameKind::kPython   ? "[p] "
                            : function.kind == FrameKind::kKernel ? "[k] "
                                                                  : "[.] ";
+        if (function.kind == FrameKind::kNative) return mark + short_name(function.qualname);
         return mark + std::string(function.qualname.substr(0, 4 * kReportColumns));
       }
       case SortKey::kPhase:

@@ -89,6 +89,7 @@ class Dump:
         self.contexts, self.facts = text["contexts"], text["facts"]
         self.edges = [Edge(*row) for row in text["edges"]]
         self.waits = [Wait(*row) for row in text.get("waits", [])]
+        self.objects = text["objects"]
         self._nodes = text["stacks"]
         self._stacks = {0: ()}
 

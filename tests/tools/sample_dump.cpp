@@ -12,7 +12,8 @@
 //    "edges": [[time_ns, pid, tid, kind, name, depth, context, function, cpu_ns], ...],
 //    "facts": [[pid, time_ns, kind, name, bytes], ...],
 //    "waits": [[begin_ns, span_ns, length_ns, runnable_ns, cpu_ns, pid, tid, stack, kind, count,
-//               flags, compile or -1, context], ...]}
+//               flags, compile or -1, context], ...],
+//    "objects": [[object, build-id, segments], ...]}
 #include <unistd.h>
 
 #include <string>
@@ -218,6 +219,19 @@ void write_edges(JsonWriter& json, const Tables& tables) {
   json.end_array();
 }
 
+void write_objects(JsonWriter& json, const Tables& tables) {
+  json.key("objects");
+  json.begin_array();
+  for (const ObjectFile& file : tables.object_files) {
+    json.begin_array();
+    json.string(tables.strings[file.object]);
+    json.string(tables.strings[file.build_id]);
+    json.number(static_cast<std::uint64_t>(file.segments.size()));
+    json.end_array();
+  }
+  json.end_array();
+}
+
 void write_facts(JsonWriter& json, const Tables& tables) {
   json.key("facts");
   json.begin_array();
@@ -279,6 +293,7 @@ int dump(const std::string& path) {
   write_edges(json, recording.tables());
   write_facts(json, recording.tables());
   write_waits(json, recording.tables(), Waits(attribution));
+  write_objects(json, recording.tables());
   json.end_object();
   if (auto done = json.finish(); !done) {
     fmt::print(stderr, "sample_dump: {}\n", done.error().what);

@@ -143,6 +143,9 @@ inline void write_example(RecordingWriter& writer) {
                          .comm = writer.string("g++"),
                          .cpu_ns = 77'000'000,
                          .exit_code = round == 2 ? 9 : 256});
+    writer.object_file({.object = file,
+                        .build_id = writer.string("0badcafe"),
+                        .segments = {{0, 4096, 0}, {4096, 777, 8192}}});
     DYNPROF_CHECK(writer.flush().has_value());
   }
 }

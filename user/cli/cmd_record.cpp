@@ -98,6 +98,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.off_cpu = options.off_cpu;
   session_options.off_cpu_threshold_ns = options.off_cpu_threshold_ns;
   session_options.command_lines = options.command_lines;
+  if (!options.table_cache.empty()) session_options.native_limits.cache = options.table_cache;
+  if (options.table_bytes > 0) session_options.native_limits.table_bytes = options.table_bytes;
   session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "user/cli/output_directory.h"
 #include "user/cli/outputs.h"
 #include "user/cli/terminal.h"
+#include "user/symbols/find_names.h"
 
 namespace dynprof {
 namespace {
@@ -25,10 +27,26 @@ int fail(const Error& failure) {
   return failure.exit_code;
 }
 
-Result<std::unique_ptr<Recording>> open_recording(const std::string& where, Terminal& terminal) {
+Result<std::unique_ptr<Recording>> named(std::unique_ptr<Recording> recording,
+                                         const std::string& symbols, Terminal& terminal) {
+  std::error_code failure;
+  if (!std::filesystem::is_directory(symbols, failure))
+    return error(fmt::format("--symbols: {} is not a directory", escape_terminal(symbols)));
+  FoundNames found = find_names(*recording, symbols);
+  terminal.line(fmt::format("--symbols: {} native frames named from {} files", found.names.size(),
+                            found.files));
+  if (found.refused > 0)
+    terminal.line(fmt::format("warning: files of another build-id were refused for {} objects",
+                              found.refused));
+  return with_names(std::move(recording), std::move(found.names));
+}
+
+Result<std::unique_ptr<Recording>> open_recording(const std::string& where,
+                                                  const std::string& symbols, Terminal& terminal) {
   ASSIGN_OR_RETURN(auto recording, Recording::open(recording_path(where)));
   for (const std::string& sentence : recording->damage())
     terminal.line("warning: " + escape_terminal(sentence));
+  if (!symbols.empty()) return named(std::move(recording), symbols, terminal);
   return recording;
 }
 
@@ -91,7 +109,7 @@ Result<ReportOptions> report_options(const ReportArguments& arguments,
 
 int run_report(const CommandLine& line) {
   Terminal terminal(line.quiet);
-  auto recording = open_recording(line.report.directory, terminal);
+  auto recording = open_recording(line.report.directory, line.report.symbols, terminal);
   if (!recording) return fail(recording.error());
   Attribution attribution(**recording);
   auto options = report_options(line.report, attribution);
@@ -103,7 +121,7 @@ int run_report(const CommandLine& line) {
 
 int run_export(const CommandLine& line) {
   Terminal terminal(line.quiet);
-  auto recording = open_recording(line.exports.directory, terminal);
+  auto recording = open_recording(line.exports.directory, line.exports.symbols, terminal);
   if (!recording) return fail(recording.error());
   Attribution attribution(**recording);
   auto written = export_recording(attribution, line.exports.format, line.exports.output,

@@ -75,7 +75,8 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 }
 
 struct RawOptions {
-  std::string pid, duration, max_size, off_cpu_threshold, event = "cpu-clock", gpu = "auto";
+  std::string pid, duration, max_size, off_cpu_threshold, table_memory;
+  std::string event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
   bool no_off_cpu = false;
@@ -112,6 +113,12 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--cpu", line.record.cpu_only,
                  "profiles of compiles by time on a CPU, not by wall time");
   verb->add_flag("--no-cmdlines", raw.no_cmdlines, "names of programs only, no command lines");
+  verb->add_option("--table-cache", line.record.table_cache,
+                   "where unwind tables are kept (default /var/cache/dynprof-bpf)")
+      ->type_name("DIR");
+  verb->add_option("--table-memory", raw.table_memory,
+                   "kernel memory for unwind tables, at most (default 512M)")
+      ->type_name("SIZE");
   verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
   verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
 }
@@ -135,6 +142,9 @@ void add_report(CLI::App& app, CommandLine& line) {
                  "also the share of samples with the row anywhere on the stack");
   verb->add_flag("--cpu", line.report.cpu_only,
                  "tables of a compile by time on a CPU, not by wall time");
+  verb->add_option("--symbols", line.report.symbols,
+                   "name native frames by files below here that have the recorded build-ids")
+      ->type_name("DIR");
   verb->add_flag("--stdio", line.report.stdio, "accepted for perf's sake");
 }
 
@@ -152,6 +162,9 @@ void add_export(CLI::App& app, CommandLine& line) {
   verb->add_option("--compile", line.exports.compile, "only this trace id")->type_name("ID");
   verb->add_flag("--cpu", line.exports.cpu_only,
                  "profiles of compiles by time on a CPU, not by wall time");
+  verb->add_option("--symbols", line.exports.symbols,
+                   "name native frames by files below here that have the recorded build-ids")
+      ->type_name("DIR");
   std::string formats = "Formats:\n";
   for (const ExportFormat& format : export_formats())
     formats += fmt::format("  {:<12} {}\n", format.name, format.description);
@@ -238,6 +251,9 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   line.record.native = !raw.no_native;
   line.record.off_cpu = !raw.no_off_cpu;
   line.record.command_lines = !raw.no_cmdlines;
+  if (!raw.table_memory.empty()) {
+    ASSIGN_OR_RETURN(line.record.table_bytes, parse_size(raw.table_memory));
+  }
   line.record.call_graphs = !raw.no_svg;
   return {};
 }

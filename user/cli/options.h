@@ -29,8 +29,10 @@ struct RecordOptions {
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
   bool cpu_only = false;  // profiles of time on the CPU alone
   bool command_lines = true;
-  bool call_graphs = true;    // SVG by gprof2dot and dot
-  bool print_report = false;  // the verb-less form prints the report when it is done
+  std::string table_cache;        // "": the default
+  std::uint64_t table_bytes = 0;  // 0: the default
+  bool call_graphs = true;        // SVG by gprof2dot and dot
+  bool print_report = false;      // the verb-less form prints the report when it is done
 };
 
 struct ReportArguments {
@@ -41,7 +43,8 @@ struct ReportArguments {
   double percent_limit = 0.5;
   bool children = false;
   bool cpu_only = false;
-  bool stdio = false;  // changes nothing
+  bool stdio = false;   // changes nothing
+  std::string symbols;  // directory of files to take native names from
 };
 
 struct ExportOptions {
@@ -50,6 +53,7 @@ struct ExportOptions {
   std::string output;
   std::string compile;
   bool cpu_only = false;
+  std::string symbols;
 };
 
 struct CompilesOptions {

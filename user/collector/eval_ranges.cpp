@@ -1,8 +1,11 @@
 #include "user/collector/eval_ranges.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 
-#include "symbolizer/symbols/elf_symbols.h"
+#include "user/symbols/object_symbols.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -27,7 +30,11 @@ EvalRanges EvalRanges::find(pid_t pid, const std::string& image_path) {
     if (!mapping.executable || mapping.path != image_path) continue;
     if (parts.empty()) {
       auto file = open_mapped_file(pid, mapping);
-      auto symbols = file ? ElfSymbols::read(file->get()) : Result<ElfSymbols>(file.error());
+      auto source = file ? ByteSource::of_file(*std::move(file)) : Result<ByteSource>(file.error());
+      if (!source) return {};
+      const UniqueFd root(
+          ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      auto symbols = ObjectSymbols::read(*std::move(source), root.get(), mapping.path);
       if (!symbols) return {};
       parts = symbols->parts_of("_PyEval_EvalFrameDefault");
     }

@@ -1,8 +1,11 @@
 #include "user/collector/followed_process.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "symbolizer/base/text.h"
 #include "user/collector/clock.h"
 #include "user/collector/watchpoint_cost.h"
 #include "user/history/graph_breaks.h"
@@ -366,6 +369,14 @@ std::vector<std::string> FollowedProcess::torch_lacks() {
 }
 
 std::string FollowedProcess::take_problem() {
+  if (eval_ranges_ && eval_ranges_->empty() && !told_stripped_) {
+    told_stripped_ = true;
+    return fmt::format(
+        "{} has no symbol for the interpreter's loop: native frames are shown beside Python "
+        "frames, "
+        "not among them",
+        escape_terminal(python_ ? python_->image_path : "the interpreter"));
+  }
   std::string problem = probes_.take_problem();
   return problem.empty() ? watch_.take_problem() : problem;
 }

@@ -127,6 +127,7 @@ class FollowedProcess {
   std::uint32_t native_version_ = 0;  // of the space when native_addresses_ were looked up
   std::unordered_map<std::uint64_t, NativeAddress> native_addresses_;
   std::optional<EvalRanges> eval_ranges_;
+  bool told_stripped_ = false;
   std::optional<PythonRuntime> python_;
   struct Access;  // readers of the target's memory, made when Python is found
   std::unique_ptr<Access> access_;

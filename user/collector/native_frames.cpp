@@ -1,16 +1,24 @@
 #include "user/collector/native_frames.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <memory>
 
-#include "symbolizer/symbols/elf_symbols.h"
 #include "symbolizer/symbols/kernel_symbols.h"
+#include "user/symbols/object_symbols.h"
+#include "user/symbols/perf_map.h"
+#include "user/unwind_tables/mappings.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxOpenFiles = 512;
+constexpr std::size_t kMaxRoots = 64;
 // A thread that runs in memory without a mapping we know would have us read its maps every time.
 constexpr std::uint64_t kReadAgainAfterNs = 200'000'000;
 
@@ -52,20 +60,88 @@ const Mapping* AddressSpace::find(std::uint64_t address, std::uint64_t now_ns) {
   return search(address);
 }
 
+std::uint64_t AddressSpace::next_id() {
+  static std::atomic<std::uint64_t> last{0};
+  return ++last;
+}
+
+// Of each file system root one descriptor: it is still there when the process is not.
+int NativeFrames::root_of(pid_t pid) {
+  UniqueFd root(
+      ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat status {};
+  if (!root || ::fstat(root.get(), &status) != 0) return -1;
+  const RootKey key(status.st_dev, status.st_ino);
+  auto known = roots_.find(key);
+  if (known != roots_.end()) return known->second.get();
+  if (roots_.size() >= kMaxRoots) return -1;
+  return roots_.emplace(key, std::move(root)).first->second.get();
+}
+
+void NativeFrames::describe(const MappedFile& file) {
+  const int copy = file.fd ? ::fcntl(file.fd.get(), F_DUPFD_CLOEXEC, 0) : -1;
+  if (file.fd && copy < 0) return;
+  auto source = file.fd ? ByteSource::of_file(UniqueFd(copy))
+                        : Result<ByteSource>(ByteSource::of_bytes(file.image));
+  auto layout = source ? read_elf_layout(*source) : Result<ElfLayout>(source.error());
+  if (!layout) return;
+  ObjectFile described;
+  described.object = file.name;
+  described.build_id = writer_.string(layout->build_id);
+  for (const ElfSegment& segment : layout->segments) {
+    if (!segment.executable || described.segments.size() >= kMaxFileSegments) continue;
+    described.segments.push_back({segment.offset, segment.file_size, segment.address});
+  }
+  writer_.object_file(described);
+}
+
+void NativeFrames::open(pid_t pid, const Mapping& mapping, MappedFile& file) {
+  if (mapping.path == "[vdso]") {
+    if (auto image = read_vdso(pid, mapping)) file.image = *std::move(image);
+  } else if (mapping.is_file() && open_files_ < kMaxOpenFiles) {
+    if (auto fd = open_mapped_file(pid, mapping)) {
+      file.fd = std::move(*fd);
+      file.root = root_of(pid);
+      open_files_++;
+    }
+  }
+  if (file.fd || !file.image.empty()) describe(file);
+}
+
 NativeFrames::MappedFile& NativeFrames::mapped_file(pid_t pid, const Mapping& mapping) {
   FileKey key(mapping.device_major, mapping.device_minor, mapping.inode, mapping.path);
   auto [at, added] = files_.try_emplace(std::move(key));
   MappedFile& file = at->second;
   if (added) {
-    file.name = writer_.string(mapping.path.empty() ? "[anonymous]" : mapping.path);
-    if (mapping.is_file() && open_files_ < kMaxOpenFiles) {
-      if (auto fd = open_mapped_file(pid, mapping)) {
-        file.fd = std::move(*fd);
-        open_files_++;
-      }
-    }
+    file.name = writer_.string(mapping.path);
+    open(pid, mapping, file);
   }
   return file;
+}
+
+FrameId NativeFrames::frame_of(StringId object, std::uint64_t offset,
+                               std::unordered_map<std::uint64_t, FrameId>& known) {
+  auto [at, added] = known.try_emplace(offset, 0);
+  if (added) {
+    Frame frame;
+    frame.kind = FrameKind::kNative;
+    frame.object = object;
+    frame.offset = offset;
+    at->second = writer_.frame(frame);
+  }
+  return at->second;
+}
+
+// Code that was made at run time is known by its address, to its own process alone.
+FrameId NativeFrames::made_frame(pid_t pid, std::uint64_t space, std::uint64_t address) {
+  auto [at, added] = made_.try_emplace(space);
+  MadeCode& made = at->second;
+  if (added) {
+    if (open_files_ < kMaxOpenFiles) made.perf_map = open_perf_map(pid);
+    if (made.perf_map) open_files_++;
+    made.name = writer_.string(made.perf_map ? fmt::format("perf-{}.map", pid) : "[anonymous]");
+  }
+  return frame_of(made.name, address, made.frames);
 }
 
 FrameId NativeFrames::user_frame(pid_t pid, AddressSpace& space, std::uint64_t address,
@@ -80,14 +156,9 @@ FrameId NativeFrames::user_frame(pid_t pid, AddressSpace& space, std::uint64_t a
     }
     return unmapped_;
   }
+  if (mapping->path.empty()) return made_frame(pid, space.id(), address);
   MappedFile& file = mapped_file(pid, *mapping);
-  Frame frame;
-  frame.kind = FrameKind::kNative;
-  frame.object = file.name;
-  frame.offset = address - mapping->start + mapping->offset;
-  auto [at, added] = file.frames.try_emplace(frame.offset, 0);
-  if (added) at->second = writer_.frame(frame);
-  return at->second;
+  return frame_of(file.name, address - mapping->start + mapping->offset, file.frames);
 }
 
 FrameId NativeFrames::kernel_frame(std::uint64_t address) {
@@ -102,15 +173,24 @@ FrameId NativeFrames::kernel_frame(std::uint64_t address) {
   return at->second;
 }
 
+void NativeFrames::symbolize_file(const std::string& path, MappedFile& file) {
+  auto source = file.fd ? ByteSource::of_file(std::move(file.fd))
+                        : Result<ByteSource>(ByteSource::of_bytes(file.image));
+  if (!source) return;
+  auto symbols = ObjectSymbols::read(*std::move(source), file.root, path);
+  if (!symbols) return;
+  for (const auto& [offset, frame] : file.frames)
+    if (auto name = symbols->find(offset)) writer_.native_name({frame, writer_.string(*name)});
+}
+
 void NativeFrames::symbolize() {
-  for (auto& [key, file] : files_) {
-    if (!file.fd) continue;
-    auto symbols = ElfSymbols::read(file.fd.get());
-    if (symbols) {
-      for (const auto& [offset, frame] : file.frames)
-        if (auto name = symbols->find(offset)) writer_.native_name({frame, writer_.string(*name)});
-    }
-    file.fd.reset();
+  for (auto& [key, file] : files_)
+    if (file.fd || !file.image.empty()) symbolize_file(std::get<3>(key), file);
+  for (auto& [space, made] : made_) {
+    if (!made.perf_map) continue;
+    const PerfMap names = PerfMap::read(made.perf_map.get());
+    for (const auto& [address, frame] : made.frames)
+      if (auto name = names.find(address)) writer_.native_name({frame, writer_.string(*name)});
   }
   if (kernel_frames_.empty()) return;
   KernelSymbols kernel = KernelSymbols::parse(read_kallsyms());

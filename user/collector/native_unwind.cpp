@@ -1,5 +1,6 @@
 #include "user/collector/native_unwind.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -48,9 +49,10 @@ struct Queue {
 
 class ThreadedNativeUnwind final : public NativeUnwind {
  public:
-  ThreadedNativeUnwind(int tables, int spaces)
-      : queue_(std::make_shared<Queue>()),
-        thread_([queue = queue_, tables, spaces] { work(*queue, NativeMaps(tables, spaces)); }) {}
+  ThreadedNativeUnwind(int tables, int spaces, const NativeLimits& limits)
+      : queue_(std::make_shared<Queue>()), thread_([queue = queue_, tables, spaces, limits] {
+          work(*queue, NativeMaps(tables, spaces), limits);
+        }) {}
 
   ~ThreadedNativeUnwind() override {
     {
@@ -122,10 +124,12 @@ class ThreadedNativeUnwind final : public NativeUnwind {
     NativeSpaceRef wanted;
   };
 
-  static void work(Queue& queue, NativeMaps maps) {
+  static void work(Queue& queue, NativeMaps maps, const NativeLimits& limits) {
     drop_capabilities(false);
-    auto cache = TableCache::open(kDefaultCacheDirectory);
-    NativeWorker worker(std::move(maps), pool_threads(), cache ? cache->get() : nullptr);
+    auto cache = TableCache::open(limits.cache);
+    NativeWorker worker(std::move(maps), pool_threads(), cache ? cache->get() : nullptr,
+                        limits.table_bytes);
+    if (!cache) worker.problem(fmt::format("unwind tables are not kept: {}", cache.error().what));
     prepare_slots(queue, worker);
     std::map<std::uint32_t, Later> later;  // by slot
     for (;;) {
@@ -202,8 +206,9 @@ class ThreadedNativeUnwind final : public NativeUnwind {
 
 }  // namespace
 
-std::unique_ptr<NativeUnwind> NativeUnwind::start(int unwind_tables, int native_spaces) {
-  return std::make_unique<ThreadedNativeUnwind>(unwind_tables, native_spaces);
+std::unique_ptr<NativeUnwind> NativeUnwind::start(int unwind_tables, int native_spaces,
+                                                  const NativeLimits& limits) {
+  return std::make_unique<ThreadedNativeUnwind>(unwind_tables, native_spaces, limits);
 }
 
 }  // namespace dynprof

@@ -15,6 +15,8 @@
 #include <memory>
 #include <string>
 
+#include "user/unwind_tables/table_cache.h"
+
 namespace dynprof {
 
 // An address space as the kernel side knows it. Shared by processes until one of them maps something
@@ -27,10 +29,16 @@ struct NativeSpace {
 };
 using NativeSpaceRef = std::shared_ptr<NativeSpace>;
 
+struct NativeLimits {
+  std::string cache = kDefaultCacheDirectory;            // where tables are kept on disk
+  std::uint64_t table_bytes = std::uint64_t{512} << 20;  // of the kernel's memory for all of them
+};
+
 class NativeUnwind {
  public:
   // Descriptors of the maps `unwind_tables` and `native_spaces`; they must outlive this.
-  static std::unique_ptr<NativeUnwind> start(int unwind_tables, int native_spaces);
+  static std::unique_ptr<NativeUnwind> start(int unwind_tables, int native_spaces,
+                                             const NativeLimits& limits = {});
   virtual ~NativeUnwind() = default;
 
   // Null when there are too many. Nothing is read until look(). The space may outlive this object.

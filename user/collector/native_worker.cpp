@@ -90,8 +90,7 @@ void NativeWorker::make_ready(std::span<const std::uint32_t> slots) {
 void NativeWorker::forget_idle() {
   const std::uint64_t now = monotonic_ns();
   // When room is short they go at once.
-  const bool short_of_room =
-      bytes_ > kMaxTableBytes / 2 || tables_.size() > DP_MAX_UNWIND_TABLES / 2;
+  const bool short_of_room = bytes_ > max_bytes_ / 2 || tables_.size() > DP_MAX_UNWIND_TABLES / 2;
   const std::uint64_t keep = short_of_room ? 0 : kKeepIdleNs;
   std::vector<std::uint32_t> dropped;
   for (auto at = tables_.begin(); at != tables_.end();) {
@@ -156,10 +155,12 @@ void NativeWorker::take_tables() {
     if (asked == requested_.end()) continue;
     auto at = tables_.find(asked->second);
     requested_.erase(asked);
+    if (!result->cache_problem.empty())
+      problem(fmt::format("unwind tables are not kept: {}", result->cache_problem));
     // Its last user may have gone meanwhile, or the file come again.
     if (at == tables_.end() || at->second.serial != result->id || !result->table) continue;
     const std::size_t bytes = NativeMaps::bytes_of(*result->table);
-    if (bytes_ + bytes > kMaxTableBytes) {
+    if (bytes_ + bytes > max_bytes_) {
       problem("unwind tables take too much memory: native stacks are cut in the latest files");
       continue;
     }

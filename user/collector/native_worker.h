@@ -19,8 +19,9 @@ namespace dynprof {
 
 class NativeWorker {
  public:
-  NativeWorker(NativeMaps maps, unsigned threads, TableCache* cache)
-      : maps_(std::move(maps)), pool_(threads, cache) {}
+  // `table_bytes`: of all tables together; a CUDA torch process has some 4 M rows, 32 MB.
+  NativeWorker(NativeMaps maps, unsigned threads, TableCache* cache, std::uint64_t table_bytes)
+      : maps_(std::move(maps)), pool_(threads, cache), max_bytes_(table_bytes) {}
 
   // Slots for spaces that can be published at once.
   void make_ready(std::span<const std::uint32_t> slots);
@@ -37,10 +38,10 @@ class NativeWorker {
   int ready_fd() const { return pool_.ready_fd(); }
   bool idle() const { return pool_.pending() == 0; }
   std::string take_problem();
+  // Said once.
+  void problem(std::string sentence);
 
  private:
-  // All tables together; a CUDA torch process has some 4 M rows, 32 MB.
-  static constexpr std::size_t kMaxTableBytes = std::size_t{512} << 20;
   static constexpr std::size_t kMaxBatchBytes = std::size_t{64} << 20;
   static constexpr std::uint64_t kKeepIdleNs = 30'000'000'000;
   static constexpr std::uint64_t kSoonNs = 3'000'000;
@@ -64,11 +65,11 @@ class NativeWorker {
   bool request(pid_t pid, const CodeMapping& code, std::uint64_t id);
   void release(const std::string& key);
   using Tables = std::map<std::string, Table>;
-  void problem(std::string sentence);
 
   NativeMaps maps_;
   CodeFiles files_;
   TablePool pool_;
+  const std::uint64_t max_bytes_;
   Tables tables_;                                   // by CodeFile::key
   std::map<std::uint64_t, std::string> requested_;  // by request id, its serial
   std::map<std::uint32_t, Published> spaces_;       // by slot

@@ -94,14 +94,14 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
   halves.python = view.frames;
   halves.python_whole = !(view.sample.flags & (DP_SAMPLE_TRUNCATED | DP_SAMPLE_FRAME_FAULT));
   // Without the interpreter loop's place (no symbols) there is nothing to join at.
-  const bool joins = !view.native.empty() && (view.frames.empty() || process.knows_eval_loop());
+  const bool joins = view.native.empty() || view.frames.empty() || process.knows_eval_loop();
   if (!halves.native_whole) flags |= kSampleNativeCut;
   StackId stack = 0;
-  if (!joins) {
+  if (view.native.empty()) {
     for (std::size_t i = view.frames.size(); i-- > 0;)
       stack = writer_.stack({stack, python_frame(view.frames[i], process)});
   } else {
-    if (!merge_stacks(halves, merged_)) {
+    if (!merge_stacks(halves, merged_) || !joins) {
       flags |= kSampleUnmerged;
       unmerged_++;
     }

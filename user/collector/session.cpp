@@ -516,7 +516,8 @@ class LiveSession final : public Session {
   // that nobody minds.
   void start_native_unwinding() {
     if (!options_.native) return;
-    native_unwind_ = NativeUnwind::start(kernel_->unwind_tables_fd(), kernel_->native_spaces_fd());
+    native_unwind_ = NativeUnwind::start(kernel_->unwind_tables_fd(), kernel_->native_spaces_fd(),
+                                         options_.native_limits);
     if (options_.launched) return;
     for (auto& [pid, process] : processes_) give_native_space(process);
     native_unwind_->settle(kTablesWait);

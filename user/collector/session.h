@@ -11,6 +11,7 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/recording/writer.h"
 #include "user/collector/kernel_side.h"
+#include "user/collector/native_unwind.h"
 #include "user/collector/perf_event.h"
 #include "user/gpu/gpu_options.h"
 
@@ -29,6 +30,7 @@ struct SessionOptions {
   bool off_cpu = true;      // what threads wait for, and how long
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
   bool command_lines = true;  // keep them: of the target, and of all programs it starts
+  NativeLimits native_limits;
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
 };

@@ -40,6 +40,7 @@ class ByteSource {
 
   std::uint64_t size() const { return size_; }
   int file() const { return file_.get(); }  // -1: bytes
+  ByteView bytes() const { return bytes_; }
   // All of it, or false.
   bool read(std::uint64_t offset, std::span<std::uint8_t> into) const;
   // `size` must have been bounded by the caller. nullopt when it is not all there.

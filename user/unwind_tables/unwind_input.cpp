@@ -1,9 +1,3 @@
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <limits.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -15,12 +9,12 @@
 #include <string_view>
 
 #include "symbolizer/base/hash.h"
+#include "user/unwind_tables/debug_file.h"
 #include "user/unwind_tables/unwind_table.h"
 
 namespace dynprof {
 namespace {
 
-constexpr std::uint64_t kMaxChecksummed = 256ULL << 20;  // of a debug file without a build-id
 // crt1.o and the linker give every program this many bytes of .eh_frame, whatever its own code has.
 constexpr std::uint64_t kStartupFrames = 512;
 
@@ -56,65 +50,11 @@ void add_section(const ByteSource& file, const ElfSection& section, bool is_eh, 
   sections.push_back({*std::move(data), section.address, is_eh, open_ended});
 }
 
-UniqueFd open_below(int root, const std::string& path) {
-  open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
-}
-
-// The CRC of the whole file, as the debug link carries it.
-bool checksum_is(const ByteSource& file, std::uint32_t wanted) {
-  if (file.size() > kMaxChecksummed) return false;
-  constexpr std::size_t kStep = 1 << 20;
-  uLong crc = ::crc32_z(0, nullptr, 0);
-  for (std::uint64_t at = 0; at < file.size(); at += kStep) {
-    auto block = file.block(at, std::min<std::uint64_t>(kStep, file.size() - at));
-    if (!block) return false;
-    crc = ::crc32_z(crc, block->view().data(), block->view().size());
-  }
-  return static_cast<std::uint32_t>(crc) == wanted;
-}
-
-std::vector<std::string> debug_paths(const ElfLayout& layout, const std::string& path) {
-  std::vector<std::string> paths;
-  const std::string& id = layout.build_id;
-  if (id.size() > 2) {
-    paths.push_back(
-        fmt::format("/usr/lib/debug/.build-id/{}/{}.debug", id.substr(0, 2), id.substr(2)));
-  }
-  const std::size_t slash = path.rfind('/');
-  if (!layout.debug_link.empty() && slash != std::string::npos && path[0] == '/' &&
-      path.size() < PATH_MAX && path.find('\0') == std::string::npos) {
-    const std::string folder = path.substr(0, slash);
-    paths.push_back(fmt::format("{}/{}", folder, layout.debug_link));
-    paths.push_back(fmt::format("{}/.debug/{}", folder, layout.debug_link));
-    paths.push_back(fmt::format("/usr/lib/debug{}/{}", folder, layout.debug_link));
-  }
-  return paths;
-}
-
-// Files by such a name are believed when they say that they belong to this one.
-bool belongs(const ByteSource& file, const ElfLayout& debug, const ElfLayout& layout) {
-  if (!layout.build_id.empty() && !debug.build_id.empty()) {
-    return debug.build_id == layout.build_id;
-  }
-  return !layout.debug_link.empty() && checksum_is(file, layout.debug_link_crc);
-}
-
 void add_debug_file(const DebugFileSearch& search, const ElfLayout& layout,
                     std::vector<FrameSection>& sections) {
-  if (search.root < 0) return;
-  for (const std::string& path : debug_paths(layout, search.path)) {
-    UniqueFd opened = open_below(search.root, path);
-    if (!opened) continue;
-    auto file = ByteSource::of_file(std::move(opened));
-    if (!file) continue;
-    auto debug = read_elf_layout(*file);
-    if (!debug || !debug->debug_frame.present() || !belongs(*file, *debug, layout)) continue;
-    add_section(*file, debug->debug_frame, false, false, sections);
-    return;
-  }
+  auto found = find_debug_file(search.root, search.path, layout,
+                               [](const ElfLayout& debug) { return debug.debug_frame.present(); });
+  if (found) add_section(found->file, found->layout.debug_frame, false, false, sections);
 }
 
 }  // namespace
