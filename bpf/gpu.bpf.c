@@ -86,9 +86,7 @@ static __always_inline __u32 append_torch_ids(struct walk* walk) {
   __u32 tid = walk->sample.header.tid;
   struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
   if (!thread || thread->pid != walk->sample.header.pid) return 0;
-  struct list_head list;
-  read_torch_state(&walk->process, thread, &list, &walk->torch.state);
-  walk->torch.state.phase_count = 0;
+  read_torch_ids(&walk->process, thread, &walk->torch.state);
   __u32 frames = walk->sample.frame_count;
   if (frames > DP_MAX_PYTHON_FRAMES) return 0; /* for the verifier */
   __u64* to = (__u64*)((__u8*)walk->frames + frames * sizeof(struct dp_frame));

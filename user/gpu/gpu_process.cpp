@@ -1,8 +1,11 @@
 #include "user/gpu/gpu_process.h"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -80,6 +83,27 @@ std::string mapped_path(pid_t pid, const Mapping& mapping) {
   return fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
 }
 
+// Linux 6.18 and later make a call of a probe on a five-byte nop: its system call says where it does not
+// belong, older kernels do not know it. x86-64 alone; anything else keeps the breakpoint.
+bool kernel_calls_probes() {
+#ifdef __x86_64__
+  constexpr long kUprobeCall = 336;
+  static const bool does = syscall(kUprobeCall) < 0 && (errno == ENXIO || errno == EPROTO);
+  return does;
+#else
+  return false;
+#endif
+}
+
+// Where in the file to set the probe: at its nop, or at the five-byte one that may follow.
+std::uint64_t place_of(const UsdtNote& note, int file) {
+  constexpr std::array<std::uint8_t, 5> kWide = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+  std::array<std::uint8_t, 5> next;
+  const auto got = pread(file, next.data(), next.size(), static_cast<off_t>(note.location + 1));
+  const bool wide = got == static_cast<ssize_t>(next.size()) && next == kWide;
+  return note.location + (wide && kernel_calls_probes() ? 1 : 0);
+}
+
 bool is_gone(pid_t pid) {
   auto stat = read_process_stat(pid);
   return !stat || stat->zombie();
@@ -132,8 +156,8 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
     if (!found || found->semaphore == 0 || found->arguments != wanted.arguments)
       return error(fmt::format("the libdynprof_cupti.so in process {} is of another build", pid_),
                    "use the one that came with this dynprof-bpf, and start the job again");
-    ASSIGN_OR_RETURN(Link link,
-                     kernel.attach(wanted.probe, pid_, path, found->location, found->semaphore));
+    ASSIGN_OR_RETURN(Link link, kernel.attach(wanted.probe, pid_, path,
+                                              place_of(*found, file.get()), found->semaphore));
     (wanted.probe == GpuProbe::kLaunch ? launch_ : links_.emplace_back()) = std::move(link);
   }
   return {};
