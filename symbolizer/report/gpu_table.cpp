@@ -26,6 +26,9 @@ std::string trace_id(const TraceId& id, bool backward) {
   return (backward ? "bw " : "") + id.text();
 }
 
+// Without the library calls have no end, and nothing is known of what they started.
+std::string known(std::uint64_t ns, std::uint64_t told) { return told > 0 ? duration(ns) : "-"; }
+
 class GpuTable {
  public:
   GpuTable(std::string& out, const Selection& selection, const GpuWork& gpu)
@@ -33,14 +36,16 @@ class GpuTable {
 
   void append() {
     out_ += "#\n";
-    append_comment(out_, fmt::format("GPU: {} CUDA calls, {} kernels and copies, {} of work",
-                                     grouped(summary_.calls), grouped(summary_.works),
-                                     duration(summary_.work_ns)));
+    const bool timed = summary_.calls > 0 || summary_.works > 0;
+    if (timed)
+      append_comment(out_, fmt::format("GPU: {} CUDA calls, {} kernels and copies, {} of work",
+                                       grouped(summary_.calls), grouped(summary_.works),
+                                       duration(summary_.work_ns)));
     if (summary_.bare_calls > 0)
       append_comment(out_,
-                     fmt::format("{} CUDA calls were seen without libdynprof_cupti.so: how long "
+                     fmt::format("{}{} CUDA calls were seen without libdynprof_cupti.so: how long "
                                  "what they started ran is not known (docs/gpu.md)",
-                                 grouped(summary_.bare_calls)));
+                                 timed ? "" : "GPU: ", grouped(summary_.bare_calls)));
     if (gpu_.orphans() > 0)
       append_comment(out_, fmt::format("{} of them were launched before the recording began",
                                        grouped(gpu_.orphans())));
@@ -135,8 +140,9 @@ class GpuTable {
       if (shown++ == kMaxRegions) break;
       out_ += fmt::format("  {}{:>10}{:>11}{:>11}{:>12}{:>11}{:>12}{:>12}\n",
                           cell(trace_id(row.id, row.backward), 9), grouped(row.runs),
-                          grouped(row.launches), grouped(row.works), duration(row.work_ns),
-                          duration(row.launch_ns), duration(row.gap_ns), duration(row.idle_ns));
+                          grouped(row.launches), row.works > 0 ? grouped(row.works) : "-",
+                          known(row.work_ns, row.works), known(row.launch_ns, row.launch_ns),
+                          known(row.gap_ns, row.launch_ns), known(row.idle_ns, row.works));
     }
   }
 
