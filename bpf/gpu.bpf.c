@@ -32,6 +32,7 @@ struct {
 struct launch {
   __u32 owner;
   __u32 pad;
+  __u64 function; /* of the program, that stands for the kernel; 0: not known */
   struct walk walk;
 };
 struct {
@@ -81,29 +82,39 @@ static __always_inline struct launch* claimed(__u32 tid) {
   return 0;
 }
 
-/* Torch's word on the thread, behind the frames. Returns its bytes. */
-static __always_inline __u32 append_torch_ids(struct walk* walk) {
+/* Torch's word on the thread, behind the frames; then the function that stands for the kernel. Returns
+ * their bytes. */
+static __always_inline __u32 append_tail(struct launch* launch) {
+  struct walk* walk = &launch->walk;
   __u32 tid = walk->sample.header.tid;
   struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
-  if (!thread || thread->pid != walk->sample.header.pid) return 0;
-  struct list_head list;
-  read_torch_state(&walk->process, thread, &list, &walk->torch.state);
-  walk->torch.state.phase_count = 0;
   __u32 frames = walk->sample.frame_count;
   if (frames > DP_MAX_PYTHON_FRAMES) return 0; /* for the verifier */
   __u64* to = (__u64*)((__u8*)walk->frames + frames * sizeof(struct dp_frame));
-  const __u64* from = (const __u64*)&walk->torch.state;
-  for (int i = 0; i < (int)(sizeof(walk->torch.state) / 8); i++) to[i] = from[i];
-  walk->sample.flags |= DP_SAMPLE_TORCH;
-  return sizeof(walk->torch.state);
+  __u32 bytes = 0;
+  if (thread && thread->pid == walk->sample.header.pid) {
+    read_torch_ids(&walk->process, thread, &walk->torch.state);
+    const __u64* from = (const __u64*)&walk->torch.state;
+    for (int i = 0; i < (int)(sizeof(walk->torch.state) / 8); i++) to[i] = from[i];
+    walk->sample.flags |= DP_SAMPLE_TORCH;
+    bytes = sizeof(walk->torch.state);
+  }
+  if (!launch->function) return bytes;
+  if (bytes)
+    to[sizeof(walk->torch.state) / 8] = launch->function;
+  else
+    to[0] = launch->function;
+  walk->sample.flags |= DP_SAMPLE_GPU_STUB;
+  walk->sample.native_count = 1;
+  return bytes + 8;
 }
 
 static __always_inline void send_launch(struct launch* launch) {
   struct walk* walk = &launch->walk;
-  __u32 torch_bytes = append_torch_ids(walk);
+  __u32 tail_bytes = append_tail(launch);
   __u32 frames = walk->sample.frame_count;
-  if (frames <= DP_MAX_PYTHON_FRAMES && torch_bytes <= sizeof(struct dp_torch_state)) {
-    __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) + torch_bytes;
+  if (frames <= DP_MAX_PYTHON_FRAMES && tail_bytes <= sizeof(struct dp_torch_state) + 8) {
+    __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) + tail_bytes;
     walk->sample.header.size = size;
     __u64 flags = wake_flags(walk->sample.flags & DP_SAMPLE_NEW_CODE);
     asm volatile("" : "+r"(size)); /* as in sampler.bpf.c */
@@ -133,7 +144,7 @@ int walk_launch(struct pt_regs* ctx) {
 }
 
 static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, __u64 call,
-                                        __u64 start_ns, __u16 flags) {
+                                        __u64 start_ns, __u16 flags, __u64 function) {
   __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
@@ -145,6 +156,7 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
     return 0;
   }
   struct walk* walk = &launch->walk;
+  launch->function = function;
   walk->process = *process;
   walk->frame = 0;
   walk->caller = 0;
@@ -175,15 +187,44 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
 SEC("uprobe")
 int gpu_launched(struct pt_regs* ctx) {
   __u16 flags = PT_REGS_PARM4(ctx) & DYNPROF_GPU_CALL_NESTED ? DP_SAMPLE_GPU_NESTED : 0;
-  return begin_launch(ctx, PT_REGS_PARM1(ctx), (__u32)PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx),
-                      flags);
+  return begin_launch(ctx, PT_REGS_PARM1(ctx), (__u32)PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), flags,
+                      0);
+}
+
+/* The argument that the cookie of the link speaks of. */
+static __always_inline __u64 function_argument(struct pt_regs* ctx, __u64 cookie) {
+  __u64 which = cookie >> 32;
+  __u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx);
+  asm volatile("" : "+r"(first), "+r"(second)); /* not one load from a chosen place of ctx */
+  return which == 1 ? first : which == 2 ? second : 0;
 }
 
 /* A call into CUDA, without the library; which one is the link's cookie. */
 SEC("uprobe")
 int gpu_called(struct pt_regs* ctx) {
-  return begin_launch(ctx, 0, (__u32)bpf_get_attach_cookie(ctx), bpf_ktime_get_ns(),
-                      DP_SAMPLE_GPU_BARE);
+  __u64 cookie = bpf_get_attach_cookie(ctx);
+  return begin_launch(ctx, PT_REGS_SP(ctx), (__u32)cookie, bpf_ktime_get_ns(), DP_SAMPLE_GPU_BARE,
+                      function_argument(ctx, cookie));
+}
+
+/* A launch by the runtime whose call into the driver is probed too: only what that one cannot see. */
+SEC("uprobe")
+int gpu_stub_called(struct pt_regs* ctx) {
+  __u64 pid_tgid = current_ids();
+  __u32 pid = pid_tgid >> 32;
+  if (!bpf_map_lookup_elem(&processes, &pid)) return 0;
+  struct dp_gpu_stub event = {};
+  event.header.size = sizeof(event);
+  event.header.kind = DP_EVENT_GPU_STUB;
+  event.header.cpu = bpf_get_smp_processor_id();
+  event.header.time_ns = bpf_ktime_get_ns();
+  event.header.pid = pid;
+  event.header.tid = (__u32)pid_tgid;
+  event.function = function_argument(ctx, bpf_get_attach_cookie(ctx));
+  event.sp = PT_REGS_SP(ctx);
+  if (bpf_ringbuf_output(&gpu_events, &event, sizeof(event), wake_flags(false)))
+    count(DP_COUNT_GPU_NAME_LOST);
+  return 0;
 }
 
 /* ---- what the library's own thread sends ------------------------------------------------------- */

@@ -15,12 +15,29 @@ enum dp_gpu_event_kind {
   DP_EVENT_GPU_BATCH = 33,  /* struct dp_gpu_bytes */
   DP_EVENT_GPU_NAME = 34,   /* struct dp_gpu_bytes */
   DP_EVENT_GPU_STATUS = 35, /* struct dp_gpu_status */
+  DP_EVENT_GPU_STUB = 36,   /* struct dp_gpu_stub */
 };
 
 /* In the flags of a launch. NESTED: as DYNPROF_GPU_CALL_NESTED. BARE: seen by a probe on CUDA itself,
  * without the library: no correlation id, and nothing will tell what became of it. */
 #define DP_SAMPLE_GPU_NESTED 0x1000u
 #define DP_SAMPLE_GPU_BARE 0x2000u
+
+/* In the flags of a launch: one native address follows, of the function in the program that stands for
+ * the kernel. With BARE the lower half of `ip` is the lower half of the stack pointer. */
+#define DP_SAMPLE_GPU_STUB 0x4000u
+
+/* What the cookie of a probe on CUDA says besides the call: which argument is such a function. */
+#define DP_GPU_COOKIE_ARGUMENT(n) ((__u64)(n) << 32)
+
+/* A thread calls CUDA's runtime to launch the kernel that `function` stands for; the call into the driver
+ * that does it comes next, from deeper in the stack. */
+struct dp_gpu_stub {
+  struct dp_event_header header;
+  __u64 function;
+  __u64 sp;
+};
+DP_ASSERT_SIZE(dp_gpu_stub, 40);
 
 /* Followed by `bytes` bytes: a name with this id, or whole records. The event may be longer. */
 struct dp_gpu_bytes {

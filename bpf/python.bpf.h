@@ -140,6 +140,45 @@ static __always_inline bool fetch_frame(struct walk* walk, __u64 address) {
   return bpf_probe_read_user(walk->frame_bytes, DP_FRAME_READ_BYTES, (const void*)address) == 0;
 }
 
+/* A read of the target's memory takes some 75 ns whatever its size, so what lies together is read
+ * together, into page_bytes, which no walk has begun to use. */
+#define DP_THREAD_STATE_BYTES 512
+#define DP_CFRAME_BYTES 64
+
+static __always_inline bool read_thread_state(struct walk* walk, __u64 tstate, __u64* thread_id,
+                                              __u64* interpreter, __u64* frame) {
+  const struct dp_python_layout* layout = &walk->process.python;
+  const __u8* bytes = (const __u8*)walk->page_bytes;
+  __u64 id_at = layout->tstate_thread_id, interpreter_at = layout->tstate_interp,
+        frame_at = layout->tstate_frame;
+  __u64 size = id_at > interpreter_at ? id_at : interpreter_at;
+  if (frame_at > size) size = frame_at;
+  size += 8;
+  if (size > DP_THREAD_STATE_BYTES)
+    return read_user_u64(tstate + id_at, thread_id) &&
+           read_user_u64(tstate + interpreter_at, interpreter) &&
+           read_user_u64(tstate + frame_at, frame);
+  if (bpf_probe_read_user(walk->page_bytes, size, (const void*)tstate)) return false;
+  *thread_id = *(const __u64*)(bytes + (id_at & (DP_THREAD_STATE_BYTES - 1)));
+  *interpreter = *(const __u64*)(bytes + (interpreter_at & (DP_THREAD_STATE_BYTES - 1)));
+  *frame = *(const __u64*)(bytes + (frame_at & (DP_THREAD_STATE_BYTES - 1)));
+  return true;
+}
+
+static __always_inline bool read_cframe(struct walk* walk, __u64 cframe, __u64* frame,
+                                        __u64* below) {
+  const struct dp_python_layout* layout = &walk->process.python;
+  const __u8* bytes = (const __u8*)walk->page_bytes;
+  __u64 frame_at = layout->cframe_frame, below_at = layout->cframe_previous;
+  __u64 size = (frame_at > below_at ? frame_at : below_at) + 8;
+  if (size > DP_CFRAME_BYTES)
+    return read_user_u64(cframe + frame_at, frame) && read_user_u64(cframe + below_at, below);
+  if (bpf_probe_read_user(walk->page_bytes, size, (const void*)cframe)) return false;
+  *frame = *(const __u64*)(bytes + (frame_at & (DP_CFRAME_BYTES - 1)));
+  *below = *(const __u64*)(bytes + (below_at & (DP_CFRAME_BYTES - 1)));
+  return true;
+}
+
 /* Finds the top frame of the current thread. Returns DP_COUNT_SAMPLES, or the counter that says why
  * there is no Python stack. */
 static __always_inline __u32 find_top_frame(struct walk* walk) {
@@ -149,21 +188,17 @@ static __always_inline __u32 find_top_frame(struct walk* walk) {
 
   struct task_struct* task = (struct task_struct*)bpf_get_current_task();
   __u64 fsbase = BPF_CORE_READ(task, thread.fsbase);
-  __u64 tstate = 0, thread_id = 0, interpreter = 0, frame = 0, cframe = 0;
+  __u64 tstate = 0, thread_id = 0, interpreter = 0, frame = 0;
   if (!fsbase) return DP_COUNT_NO_THREAD_STATE;
   if (!read_user_u64(fsbase + process->tstate_offset, &tstate)) return DP_COUNT_THREAD_STATE_FAULT;
   if (!tstate) return DP_COUNT_NO_THREAD_STATE;
-  if (!read_user_u64(tstate + layout->tstate_thread_id, &thread_id) ||
-      !read_user_u64(tstate + layout->tstate_interp, &interpreter) ||
-      !read_user_u64(tstate + layout->tstate_frame, &frame))
+  if (!read_thread_state(walk, tstate, &thread_id, &interpreter, &frame))
     return DP_COUNT_THREAD_STATE_FAULT;
   if (thread_id != fsbase) return DP_COUNT_THREAD_STATE_STALE;
   if (layout->cframe_frame != DP_NO_OFFSET && frame) {
-    cframe = frame;
-    if (!read_user_u64(cframe + layout->cframe_frame, &frame)) return DP_COUNT_THREAD_STATE_FAULT;
     __u64 below = 0;
-    if (read_user_u64(cframe + layout->cframe_previous, &below) && below &&
-        read_user_u64(below + layout->cframe_frame, &walk->caller)) {
+    if (!read_cframe(walk, frame, &frame, &below)) return DP_COUNT_THREAD_STATE_FAULT;
+    if (below && read_user_u64(below + layout->cframe_frame, &walk->caller)) {
       walk->check_caller = 1;
       if (!frame) {
         frame = walk->caller;

@@ -112,6 +112,29 @@ class Regions {
 
 }  // namespace
 
+namespace {
+
+std::vector<GpuBareRow> bare_rows(const GpuWork& gpu) {
+  std::map<std::tuple<std::string_view, std::uint32_t, TraceId, bool>, GpuBareRow> rows;
+  for (const GpuCall& call : gpu.calls()) {
+    if (!call.bare) continue;
+    GpuBareRow& row = rows[{call.kernel, call.call, call.id, call.backward}];
+    row.kernel = call.kernel;
+    row.call = call.call;
+    row.id = call.id;
+    row.backward = call.backward;
+    if (row.stack == 0) row.stack = call.stack;
+    ++row.calls;
+  }
+  std::vector<GpuBareRow> sorted;
+  for (const auto& [key, row] : rows) sorted.push_back(row);
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.calls > b.calls; });
+  return sorted;
+}
+
+}  // namespace
+
 GpuSummary summarize(const GpuWork& gpu) {
   GpuSummary summary;
   for (const GpuCall& call : gpu.calls()) {
@@ -151,6 +174,7 @@ GpuSummary summarize(const GpuWork& gpu) {
   std::stable_sort(
       summary.kernels.begin(), summary.kernels.end(),
       [](const GpuKernelRow& a, const GpuKernelRow& b) { return a.total_ns > b.total_ns; });
+  summary.bare = bare_rows(gpu);
   summary.regions = Regions(gpu).add_up();
   return summary;
 }

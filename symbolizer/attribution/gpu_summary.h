@@ -22,6 +22,16 @@ struct GpuKernelRow {
   std::uint64_t longest_ns = 0;
 };
 
+// Calls that were seen without the library and launch the same for one trace id.
+struct GpuBareRow {
+  std::string_view kernel;  // "": not known
+  std::uint32_t call = 0;   // DYNPROF_GPU_CALL
+  TraceId id;
+  bool backward = false;
+  StackId stack = 0;  // of the first that has one
+  std::uint64_t calls = 0;
+};
+
 // A compiled region (or its backward), over all of its runs that were seen.
 struct GpuRegionRow {
   std::int32_t pid = 0;
@@ -39,6 +49,7 @@ struct GpuRegionRow {
 
 struct GpuSummary {
   std::vector<GpuKernelRow> kernels;  // by total
+  std::vector<GpuBareRow> bare;       // by calls
   std::vector<GpuRegionRow> regions;  // by time of their work
   std::uint64_t calls = 0, bare_calls = 0, works = 0, work_ns = 0, graph_launches = 0;
   std::uint64_t launch_ns = 0, launches = 0;  // of calls whose end is known

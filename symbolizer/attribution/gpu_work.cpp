@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "symbolizer/attribution/generated.h"
+#include "symbolizer/attribution/gpu_names.h"
 #include "symbolizer/base/hash.h"
 
 namespace dynprof {
@@ -86,6 +87,7 @@ std::string_view GpuWork::device_name(std::int32_t pid, std::uint32_t device) co
 
 void GpuWork::add_calls(const Attribution& attribution) {
   const Tables& tables = attribution.recording().tables();
+  GpuNames names(attribution);
   std::unordered_map<CallKey, std::size_t, CallKeyHash> announced;
   for (const GpuLaunch& launch : tables.gpu_launches) {
     GpuCall call;
@@ -99,6 +101,13 @@ void GpuWork::add_calls(const Attribution& attribution) {
     call.context = launch.context;
     call.announced = true;
     call.bare = launch.flags & kGpuCallBare;
+    if ((launch.flags & kGpuCallStub) && call.stack < tables.stacks.size() && call.stack != 0) {
+      const StackNode& leaf = tables.stacks[call.stack];
+      call.stack = leaf.caller;
+      call.kernel = names.of_stub(leaf.frame);
+    }
+    if (call.bare && call.kernel.empty() && call.call_class == DYNPROF_GPU_CLASS_LAUNCH)
+      call.kernel = names.of_stack(call.stack);
     if (!call.bare) announced[{call.pid, call.correlation}] = calls_.size();
     calls_.push_back(call);
   }

@@ -118,6 +118,7 @@ class GpuSlices {
     json_.begin_object();
     json_.field("cbid", call.call & 0xffffff);
     json_.field("correlation", call.correlation);
+    if (!call.kernel.empty()) json_.field("kernel", gpu_kernel_name(call.kernel));
     add_compile(call);
     add_place(call);
     if (call.end_ns == 0) json_.field("end", "not seen");

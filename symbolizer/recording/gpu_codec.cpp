@@ -40,7 +40,7 @@ bool decode(std::span<const std::uint8_t> raw, std::uint32_t count, std::vector<
   GpuLaunch last;
   for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
     last.flags = in.u8();
-    if (last.flags > (kGpuCallNested | kGpuCallBare)) in.fail();
+    if (last.flags > (kGpuCallNested | kGpuCallBare | kGpuCallStub)) in.fail();
     last.time_ns = in.plus_difference(last.time_ns);
     last.thread = in.plus_difference32(last.thread);
     last.correlation = in.plus_difference32(last.correlation);

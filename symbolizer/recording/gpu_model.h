@@ -13,6 +13,8 @@ namespace dynprof {
 inline constexpr std::uint8_t kGpuCallNested = 1;  // as DYNPROF_GPU_CALL_NESTED
 // Seen by a probe on CUDA itself: no correlation id, no end, and nothing tells what ran for it.
 inline constexpr std::uint8_t kGpuCallBare = 2;
+// The innermost frame of its stack did not run: it is the function that stands for the kernel.
+inline constexpr std::uint8_t kGpuCallStub = 4;
 
 // A thread calls into CUDA to start work on a GPU, or to wait for it.
 struct GpuLaunch {

@@ -26,6 +26,9 @@ std::string trace_id(const TraceId& id, bool backward) {
   return (backward ? "bw " : "") + id.text();
 }
 
+// Without the library calls have no end, and nothing is known of what they started.
+std::string known(std::uint64_t ns, std::uint64_t told) { return told > 0 ? duration(ns) : "-"; }
+
 class GpuTable {
  public:
   GpuTable(std::string& out, const Selection& selection, const GpuWork& gpu)
@@ -33,14 +36,16 @@ class GpuTable {
 
   void append() {
     out_ += "#\n";
-    append_comment(out_, fmt::format("GPU: {} CUDA calls, {} kernels and copies, {} of work",
-                                     grouped(summary_.calls), grouped(summary_.works),
-                                     duration(summary_.work_ns)));
+    const bool timed = summary_.calls > 0 || summary_.works > 0;
+    if (timed)
+      append_comment(out_, fmt::format("GPU: {} CUDA calls, {} kernels and copies, {} of work",
+                                       grouped(summary_.calls), grouped(summary_.works),
+                                       duration(summary_.work_ns)));
     if (summary_.bare_calls > 0)
       append_comment(out_,
-                     fmt::format("{} CUDA calls were seen without libdynprof_cupti.so: how long "
+                     fmt::format("{}{} CUDA calls were seen without libdynprof_cupti.so: how long "
                                  "what they started ran is not known (docs/gpu.md)",
-                                 grouped(summary_.bare_calls)));
+                                 timed ? "" : "GPU: ", grouped(summary_.bare_calls)));
     if (gpu_.orphans() > 0)
       append_comment(out_, fmt::format("{} of them were launched before the recording began",
                                        grouped(gpu_.orphans())));
@@ -50,6 +55,7 @@ class GpuTable {
                                        duration(summary_.launch_ns / summary_.launches),
                                        grouped(summary_.graph_launches)));
     if (!summary_.kernels.empty()) kernels();
+    if (!summary_.bare.empty()) bare();
     if (!summary_.regions.empty()) regions();
   }
 
@@ -64,9 +70,37 @@ class GpuTable {
     return gpu_kernel_name(selection_.tables().strings[row.name]);
   }
 
-  void kernels() {
+  std::string place(StackId stack) {
     const ResolvedFrames& frames = selection_.attribution().frames();
-    const auto innermost = innermost_user_frames(selection_.tables(), frames);
+    if (innermost_.empty()) innermost_ = innermost_user_frames(selection_.tables(), frames);
+    const FrameId frame = stack < innermost_.size() ? innermost_[stack] : 0;
+    if (frame == 0) return "-";
+    return fmt::format("{}:{}", frames[frame].file,
+                       frames[frame].line > 0 ? frames[frame].line : frames[frame].first_line);
+  }
+
+  // Launches whose kernels nobody timed.
+  void bare() {
+    out_ += "#\n";
+    out_ += "#    Calls  Trace id   Kernel                                    Launched from\n";
+    out_ +=
+        "# .......  .........  ........................................  "
+        "....................................\n#\n";
+    std::size_t shown = 0;
+    for (const GpuBareRow& row : summary_.bare) {
+      if (shown++ == kMaxKernels) break;
+      std::string name = row.kernel.empty() ? fmt::format("({})", gpu_call_name(row.call))
+                                            : gpu_kernel_name(row.kernel);
+      out_ += fmt::format("{:>9}  {}  {}  {}\n", grouped(row.calls),
+                          cell(trace_id(row.id, row.backward), 9), cell(name, 40),
+                          cut(place(row.stack), 36, true));
+    }
+    if (summary_.bare.size() > kMaxKernels)
+      append_comment(out_, fmt::format("{} more, each called less often",
+                                       grouped(summary_.bare.size() - kMaxKernels)));
+  }
+
+  void kernels() {
     out_ += "#\n";
     out_ +=
         "#   Share       Total    Calls        Mean  Trace id   Kernel                    Launched "
@@ -77,15 +111,11 @@ class GpuTable {
     std::size_t shown = 0;
     for (const GpuKernelRow& row : summary_.kernels) {
       if (shown++ == kMaxKernels) break;
-      const FrameId frame = row.stack < innermost.size() ? innermost[row.stack] : 0;
-      std::string place = "-";
-      if (frame != 0)
-        place = fmt::format("{}:{}", frames[frame].file,
-                            frames[frame].line > 0 ? frames[frame].line : frames[frame].first_line);
-      out_ += fmt::format(
-          "{:>9}{:>12}{:>9}{:>12}  {}  {}  {}\n", percent(row.total_ns, summary_.work_ns),
-          duration(row.total_ns), grouped(row.calls), duration(row.total_ns / row.calls),
-          cell(trace_id(row.id, row.backward), 9), cell(name(row), 24), cut(place, 18, true));
+      out_ += fmt::format("{:>9}{:>12}{:>9}{:>12}  {}  {}  {}\n",
+                          percent(row.total_ns, summary_.work_ns), duration(row.total_ns),
+                          grouped(row.calls), duration(row.total_ns / row.calls),
+                          cell(trace_id(row.id, row.backward), 9), cell(name(row), 24),
+                          cut(place(row.stack), 18, true));
     }
     if (summary_.kernels.size() > kMaxKernels)
       append_comment(out_, fmt::format("{} more kernels, each less",
@@ -110,8 +140,9 @@ class GpuTable {
       if (shown++ == kMaxRegions) break;
       out_ += fmt::format("  {}{:>10}{:>11}{:>11}{:>12}{:>11}{:>12}{:>12}\n",
                           cell(trace_id(row.id, row.backward), 9), grouped(row.runs),
-                          grouped(row.launches), grouped(row.works), duration(row.work_ns),
-                          duration(row.launch_ns), duration(row.gap_ns), duration(row.idle_ns));
+                          grouped(row.launches), row.works > 0 ? grouped(row.works) : "-",
+                          known(row.work_ns, row.works), known(row.launch_ns, row.launch_ns),
+                          known(row.gap_ns, row.launch_ns), known(row.idle_ns, row.works));
     }
   }
 
@@ -119,6 +150,7 @@ class GpuTable {
   const Selection& selection_;
   const GpuWork& gpu_;
   GpuSummary summary_;
+  std::vector<FrameId> innermost_;  // by stack
 };
 
 }  // namespace

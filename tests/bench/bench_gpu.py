@@ -1,6 +1,7 @@
 """What the in-target GPU library costs a launch: the fake driver of tests/fakes, with and without it.
 
     bench_gpu.py [--rounds N] [--launches N]
+    bench_gpu.py --storm SECONDS       50,000 launches a second, recorded: is all of it there?
 
 Each round runs every configuration once, in a random order, in a process of its own; the table shows
 medians over the rounds. The fake launch is one cudaLaunchKernel that ends in one cuLaunchKernel. The fake
@@ -106,6 +107,36 @@ def job_cost(job, launches, depth):
     return (int(schedstat.read_text().split()[0]) - before) / launches
 
 
+def recorded_program(launches, folder):
+    """As the first table's launches: a program without Python, but recorded."""
+    orders = folder / "orders"
+    os.mkfifo(orders)
+    recorder = support.Dynprof(folder)
+    out = Path(tempfile.mkdtemp(dir=folder)) / "out"
+    session = recorder.start(
+        "record", "--gpu", "on", "--no-svg", "-o", out, "--",
+        "sh", "-c", f"exec {gpu.TARGET} {gpu.FAKE_CUPTI} < {orders}",
+        env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY), **{k: str(v) for k, v in ENVIRONMENT.items()}},
+    )  # fmt: skip
+    with open(orders, "w") as to_job:
+        session.wait_for_err("is traced")
+        to_job.write(f"bench {launches}\nexit\n")
+    session.wait()
+    orders.unlink()
+    recorder.close()
+    return float(session.out.split("bench ")[1].split()[0])
+
+
+def print_recorded_program(rounds, launches, folder):
+    """By the clock, since it answers on its own: the least of some runs."""
+    plain = gpu.GpuTarget(library=None, cupti=None, env=ENVIRONMENT)
+    bare = min(float(plain.do(f"bench {launches}")) for _ in range(rounds))
+    plain.kill()
+    cost = min(recorded_program(launches, folder) for _ in range(rounds))
+    print(f"\nrecorded, no Python: {cost:.0f} ns a launch, bare {bare:.0f}, lowest of {rounds} runs:"
+          f" {cost - bare:.0f} added, {cost / bare:.1f} times")  # fmt: skip
+
+
 def print_recorded(rounds, launches, folder):
     print(f"\n{'recorded, Python job':34}{'not':>8}{'recorded':>10}{'added':>8}{'lost':>8}")
     for name, library in (("by the library", True), ("by probes on libcuda", False)):
@@ -114,6 +145,79 @@ def print_recorded(rounds, launches, folder):
             without, with_, lost = (statistics.median(column) for column in zip(*rows))
             text = f"{name}, {depth} frames"
             print(f"{text:34}{without:8.0f}{with_:10.0f}{with_ - without:8.0f}{lost:8.0f}")
+
+
+def cpu_ns(pid):
+    """Of all threads there are."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(path.read_text().split()[0]) for path in tasks)
+
+
+def print_throughput(launches, folder):
+    """From the kernel's ring into a recording, and from there into a trace: GPU records for a second of
+    CPU time. A launch is three: its beginning with the stack, the finished call, the kernel."""
+    job = support.spawn(
+        [sys.executable, HERE.parent / "programs" / "gpu_job.py", gpu.FAKES],
+        env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY), "FAKE_CUDA_NO_LOG": "1"},
+    )
+    recorder = support.Dynprof(folder)
+    out = Path(tempfile.mkdtemp(dir=folder)) / "out"
+    try:
+        session = recorder.start("record", "--pid", job.pid, "--no-svg", "-o", out)
+        session.wait_for_err("is traced")
+        before = cpu_ns(session.pid)
+        job_cost(job, launches, 5)
+        time.sleep(1)  # the last of it is on its way
+        taken = cpu_ns(session.pid) - before
+        session.interrupt()
+        session.wait()
+        seconds = {}
+        for output in ("chrome", "json"):
+            began = os.times()
+            recorder.run("export", out, "-f", output, "-o", folder / f"one.{output}")
+            ended = os.times()
+            seconds[output] = (ended.children_user - began.children_user) + (
+                ended.children_system - began.children_system
+            )
+        counters = json.loads((out / "compiles.json").read_text())
+        lost = sum(n for name, n in counters["lost"].items() if name.startswith("gpu_"))
+        found = 2 * counters["gpu"]["calls"] + counters["gpu"]["work"]
+    finally:
+        recorder.close()
+        job.kill()
+    print(f"\n{found:,} GPU records of {launches:,} launches, {lost} lost")
+    print(f"ring to recording: {found / (taken / 1e9):12,.0f} a second of CPU time")
+    for output, used in seconds.items():
+        print(f"recording to {output:6}: {found / used:11,.0f} a second of CPU time")
+
+
+def storm(seconds, folder):
+    """True: every launch and kernel is there. Two threads, 25,000 launches a second each."""
+    threads, per_second = 2, 50_000
+    each = per_second * seconds // threads
+    orders = folder / "orders"
+    os.mkfifo(orders)
+    recorder = support.Dynprof(folder)
+    run = recorder.start(
+        "record", "--gpu", "on", "--no-svg", "-o", folder / "out", "--",
+        "sh", "-c", f"exec {gpu.TARGET} {gpu.FAKE_CUPTI} < {orders}",
+        env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY), "FAKE_CUDA_NO_LOG": "1"},
+    )  # fmt: skip
+    with open(orders, "w") as to_job:
+        run.wait_for_err(r"GPU work of process \d+ is traced")
+        began = time.monotonic()
+        to_job.write(f"storm {threads} {each} {threads * 1_000_000 // per_second}\nsync\nexit\n")
+        to_job.flush()
+    done = run.wait(timeout=20 * seconds + 120)
+    took = time.monotonic() - began
+    ledger = json.loads((folder / "out" / "compiles.json").read_text())
+    lost = {name: n for name, n in ledger["lost"].items() if name.startswith("gpu_")}
+    told = ledger["gpu"]
+    print(f"{threads * each:,} launches in {took:.1f} s, report included: {told['calls']:,} calls,"
+          f" {told['work']:,} kernels, {told['work_without_call']} without a call; lost: {lost}")  # fmt: skip
+    print(f"recording: {(folder / 'out' / 'recording.dynprof').stat().st_size:,} bytes")
+    recorder.close()
+    return done.rc == 0 and not lost and told["work"] == threads * each
 
 
 CONFIGURATIONS = {
@@ -141,7 +245,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--launches", type=int, default=300_000)
+    parser.add_argument("--storm", type=int, metavar="SECONDS")
     options = parser.parse_args()
+    if options.storm:
+        with tempfile.TemporaryDirectory() as folder:
+            return 0 if storm(options.storm, Path(folder)) else 1
     times = {name: [] for name in CONFIGURATIONS}
     lost = {name: 0 for name in CONFIGURATIONS}
     chance = random.Random(1)
@@ -169,9 +277,11 @@ def main():
         )
     if os.geteuid() == 0:
         with tempfile.TemporaryDirectory() as folder:
+            print_recorded_program(3, 200_000, Path(folder))
             print_recorded(3, 50_000, folder)
+            print_throughput(200_000, Path(folder))
     print(f"idle thread: {idle_cpu(5) * 100:.3f} % of a CPU")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

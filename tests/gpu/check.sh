@@ -17,12 +17,18 @@ trap 'rm -rf "$folder"' EXIT
 
 fail() {
   printf 'check.sh: %s\n' "$1" >&2
-  exit 1
+  exit "${2:-1}"
 }
 
-[ "$(id -u)" = 0 ] || fail "needs root: BPF programs are loaded"
-[ -x "$build/dynprof-bpf" ] || fail "$build/dynprof-bpf does not exist: run make"
-command -v nvidia-smi >/dev/null || fail "no nvidia-smi: is there a GPU?"
-"$python" -c 'import torch; assert torch.cuda.is_available()' || fail "$python has no torch with CUDA"
+# Exit: 0 the same, 1 something differs or failed, 2 not set up, 77 there is no GPU.
+[ "$(id -u)" = 0 ] || fail "needs root: BPF programs are loaded" 2
+[ -x "$build/dynprof-bpf" ] || fail "$build/dynprof-bpf does not exist: run make" 2
+[ -e "$build/libdynprof_cupti.so" ] || fail "$build/libdynprof_cupti.so does not exist: run make" 2
+"$python" -c 'import torch' 2>/dev/null || fail "$python has no torch" 2
+# The comparison itself, on traces it knows the answer for.
+"$python" "$root/tests/gpu/compare.py" selftest || fail "compare.py does not find what differs"
+[ -e /dev/nvidiactl ] || fail "no GPU here (/dev/nvidiactl does not exist): nothing was compared" 77
+"$python" -c 'import torch; assert torch.cuda.is_available()' ||
+  fail "there is a GPU, but torch in $python does not see it" 2
 
 "$python" "$root/tests/gpu/compare.py" run --build "$build" --folder "$folder"

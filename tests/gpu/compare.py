@@ -3,6 +3,7 @@
 
     compare.py run --build DIR --folder DIR     both, on this machine's GPU; see check.sh
     compare.py traces OURS THEIRS               two traces that are there already
+    compare.py selftest                         does it find what differs? needs no GPU
 
 Compared: kernels by name and how often; copies and memsets by name; per kernel the median duration (1 us or
 1 %, and as much again as the two differ in torch.profiler's own two halves); that each kernel's arrow
@@ -67,11 +68,9 @@ def compare(ours, theirs):
 
 
 class Job:
-    def __init__(self, build):
-        environment = {
-            **os.environ,
-            "CUDA_INJECTION64_PATH": str(build / "libdynprof_cupti.so"),
-        }
+    def __init__(self, build, library=True):
+        path = str(build / "libdynprof_cupti.so") if library else "none"
+        environment = {**os.environ, "CUDA_INJECTION64_PATH": path}
         self.process = subprocess.Popen(
             [sys.executable, ROOT / "tests" / "gpu" / "train_job.py"],
             stdin=subprocess.PIPE,
@@ -80,6 +79,12 @@ class Job:
             env=environment,
         )
         self.await_line("ready")
+
+    def end(self):
+        self.process.stdin.write("exit\n")
+        self.process.stdin.close()
+        if self.process.wait(60) != 0:
+            raise SystemExit("the job failed")
 
     def await_line(self, word):
         for line in self.process.stdout:
@@ -98,43 +103,61 @@ class Job:
 def await_text(path, pattern, timeout=60):
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        if re.search(pattern, path.read_text()):
-            return
+        found = re.search(pattern, path.read_text())
+        if found:
+            return found[0]
         time.sleep(0.05)
     raise SystemExit(f"{pattern!r} never came:\n{path.read_text()}")
 
 
-def record(build, folder, job, name):
-    """One recording of one round of work; how long the work took."""
+TRACED, REFUSED = "is traced", "another CUPTI client"
+WITHOUT = "without libdynprof_cupti.so"
+
+
+def record(build, folder, job, name, mode="on", sign=TRACED):
+    """One recording of one round of work; how long the work took, how long attaching, and what of
+    `sign` was said."""
     log = folder / f"{name}.log"
     with open(log, "w") as errors:
         recorder = subprocess.Popen(
-            [build / "dynprof-bpf", "record", "--gpu", "on", "--pid", str(job.process.pid),
+            [build / "dynprof-bpf", "record", "--gpu", mode, "--pid", str(job.process.pid),
              "--no-svg", "-o", folder / name],
             stderr=errors,
         )  # fmt: skip
     began = time.monotonic()
-    await_text(log, "is traced")
+    said = await_text(log, sign)
     attached = time.monotonic() - began
     seconds = job.work()
     recorder.send_signal(2)
     if recorder.wait(120) != 0:
         raise SystemExit(log.read_text())
-    return seconds, attached
+    return seconds, attached, said
+
+
+def traced_calls(directory):
+    """How often each call was made, by (name, callback id)."""
+    trace = check_chrome_trace.load(directory / "trace.json.gz")
+    return Counter(
+        (e["name"], e["args"]["cbid"])
+        for e in trace["traceEvents"]
+        if e.get("cat") in ("cuda_runtime", "cuda_driver")
+    )
 
 
 def run(build, folder):
     job = Job(build)
     idle = min(job.work() for _ in range(3))
-    first, attach_first = record(build, folder, job, "first")
-    second, attach_again = record(build, folder, job, "second")
+    first, attach_first, _ = record(build, folder, job, "first")
+    second, attach_again, _ = record(build, folder, job, "second")
     after = min(job.work() for _ in range(3))
-    # Last: torch.profiler keeps its CUPTI subscription for the rest of the process.
+    # torch.profiler keeps its CUPTI subscription for the rest of the process, or did up to mid-2026.
     job.work(folder / "theirs.json")
-    job.process.stdin.write("exit\n")
-    job.process.stdin.close()
-    if job.process.wait(60) != 0:
-        raise SystemExit("the job failed")
+    _, _, said = record(build, folder, job, "third", "auto", f"{TRACED}|{REFUSED}")
+    job.end()
+    plain = Job(build, library=False)
+    bare = min(plain.work() for _ in range(3))
+    probed, _, _ = record(build, folder, plain, "probed", "auto", WITHOUT)
+    plain.end()
 
     theirs = check_chrome_trace.load(folder / "theirs.json")
     wrong = []
@@ -143,21 +166,41 @@ def run(build, folder):
         wrong += [f"{name}: {text}" for text in check_chrome_trace.check(ours)]
         wrong += [f"{name}: {text}" for text in check_kineto.check_gpu(ours)]
         wrong += [f"{name}: {text}" for text in compare(ours, theirs)]
-    ours = check_chrome_trace.load(folder / "first" / "trace.json.gz")
-    cbids = Counter(
-        (e["name"], e["args"]["cbid"])
-        for e in ours["traceEvents"]
-        if e.get("cat") in ("cuda_runtime", "cuda_driver")
-    )
-    print("answers")
-    print(f"  work, library idle: {idle:.3f} s; recorded: {first:.3f} and {second:.3f} s;"
-          f" after: {after:.3f} s")  # fmt: skip
-    print(f"  attaching to a job that runs: {attach_first:.2f} s, again: {attach_again:.2f} s")
-    print(f"  calls by callback id: {dict(cbids)}")
+    calls = traced_calls(folder / "first")
+    print("answers to docs/gpu.md, \"Only a GPU can tell\"")
+    print(f"  A one round of work: {bare:.3f} s without the library, {idle:.3f} s with it idle,"
+          f" {first:.3f} and {second:.3f} s recorded, {after:.3f} s after,"
+          f" {probed:.3f} s by probes")  # fmt: skip
+    print(f"  B calls by callback id (211: cudaLaunchKernel, 505: CUDA 13's own): {dict(calls)}")
+    print(f"  C attaching to a job that runs: {attach_first:.2f} s, again: {attach_again:.2f} s")
+    print("  D the graphs were captured before: see whether kernels of graphs differ below")
+    print(f"  E after torch.profiler: {said}")
+    print(f"  F by probes on the driver: {dict(traced_calls(folder / 'probed'))}")
     for text in wrong:
         print(f"WRONG {text}")
     print(f"{'FAILED' if wrong else 'passed'}: {len(wrong)} differences")
     return 1 if wrong else 0
+
+
+def selftest():
+    """Two traces that are the same, and each way of differing."""
+
+    def trace(name="k", duration=10.0, call="cudaLaunchKernel", count=4):
+        events = []
+        for i in range(count):
+            events.append({"ph": "X", "cat": "cuda_runtime", "name": call, "dur": 5,
+                           "args": {"correlation": i}})  # fmt: skip
+            events.append({"ph": "X", "cat": "kernel", "name": name, "dur": duration,
+                           "args": {"correlation": i}})  # fmt: skip
+        return {"traceEvents": events}
+
+    assert compare(trace(), trace()) == []
+    assert compare(trace(duration=10.9), trace()) == [], "within 1 us"
+    assert compare(trace(duration=1009.0), trace(duration=1000.0)) == [], "within 1 %"
+    for other in ({"name": "other"}, {"duration": 12.0}, {"call": "cuLaunchKernel"}, {"count": 5}):
+        assert compare(trace(**other), trace()), other
+    print("compare.py finds what differs")
+    return 0
 
 
 def main():
@@ -169,7 +212,10 @@ def main():
     traces = verbs.add_parser("traces")
     traces.add_argument("ours", type=Path)
     traces.add_argument("theirs", type=Path)
+    verbs.add_parser("selftest")
     options = parser.parse_args()
+    if options.verb == "selftest":
+        return selftest()
     if options.verb == "run":
         return run(options.build.resolve(), options.folder.resolve())
     wrong = compare(

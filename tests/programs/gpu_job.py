@@ -1,13 +1,15 @@
 """A Python job that launches work on the fake GPU of tests/fakes, driven by lines on stdin.
 
-    gpu_job.py FAKES [--torch] [--late]
+    gpu_job.py FAKES [--torch] [--late] [--no-cupti]
 
 FAKES is the folder of the fake libraries. --torch: imports torch, and defines custom ops that launch
-(`train`). --late: CUDA is not initialised before `init`. Prints `ready <pid>`; the n-th line is
+(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. Prints `ready <pid>`; the n-th line is
 answered by `did n VERB`:
 
     init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit
+    background COUNT     so many threads launch until the end
+    fork N               a child launches N and exits; `bad N` comes first if it could not
 
 `train` runs two compiled functions, forward and backward, whose custom ops launch kernels named
 first_forward, first_backward, second_forward and second_backward: trace ids 0/0 and 1/0.
@@ -18,6 +20,7 @@ import ctypes
 import os
 import sys
 import threading
+import time
 
 
 class Dim3(ctypes.Structure):
@@ -37,10 +40,11 @@ class Graph(ctypes.Structure):
 
 
 class Cuda:
-    def __init__(self, folder):
+    def __init__(self, folder, cupti=True):
         self.driver = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), ctypes.RTLD_GLOBAL)
         self.runtime = ctypes.CDLL(os.path.join(folder, "libcudart.so.13"))
-        self.cupti = ctypes.CDLL(os.path.join(folder, "libcupti.so.13"), ctypes.RTLD_GLOBAL)
+        if cupti:
+            self.cupti = ctypes.CDLL(os.path.join(folder, "libcupti.so.13"), ctypes.RTLD_GLOBAL)
         self.runtime.cudaLaunchKernel.argtypes = [
             ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
         ]  # fmt: skip
@@ -98,6 +102,26 @@ def launch_on_threads(cuda, threads, count):
         thread.join()
 
 
+def launch_for_ever(cuda, count):
+    def launch_now_and_then():
+        while True:
+            cuda.launch("_Z10backgroundPf")
+            time.sleep(0.0002)
+
+    for _ in range(count):
+        threading.Thread(target=launch_now_and_then, daemon=True).start()
+
+
+def launch_in_child(cuda, count):
+    child = os.fork()
+    if child == 0:
+        launch_outer(cuda, count)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if status != 0:
+        print(f"bad {status}", flush=True)
+
+
 def make_training(cuda):
     import torch
 
@@ -142,9 +166,10 @@ def main():
     parser.add_argument("fakes")
     parser.add_argument("--torch", action="store_true")
     parser.add_argument("--late", action="store_true")
+    parser.add_argument("--no-cupti", action="store_true")
     options = parser.parse_args()
     train = None
-    cuda = None if options.late else Cuda(options.fakes)
+    cuda = None if options.late else Cuda(options.fakes, not options.no_cupti)
     if cuda:
         cuda.init()
     if options.torch:
@@ -161,6 +186,10 @@ def main():
             launch_outer(cuda, int(words[0]))
         elif verb == "threads":
             launch_on_threads(cuda, int(words[0]), int(words[1]))
+        elif verb == "background":
+            launch_for_ever(cuda, int(words[0]))
+        elif verb == "fork":
+            launch_in_child(cuda, int(words[0]))
         elif verb == "deep":
             launch_deep(cuda, int(words[0]), int(words[1]))
         elif verb == "graph":

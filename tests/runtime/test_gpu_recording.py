@@ -3,6 +3,7 @@ probes on CUDA itself, held against the fake driver's own log."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -225,7 +226,7 @@ def test_without_the_library_each_launch_is_seen_once(dynprof, spawn, tmp_path, 
     assert dump.items == [] and dump.lost() == {}
     check_trace(tmp_path / "out")
     report = (tmp_path / "out" / "report.txt").read_text()
-    assert "49 CUDA calls were seen without" in report and "not known" in report
+    assert "49 CUDA calls were seen without" in report and " how long" in report
 
 
 REAL = r"""
@@ -239,6 +240,8 @@ int main() {
     for (int i = 0; i < 20; ++i) plain<<<1, 32>>>(nullptr);
     error = cudaGetLastError();
     cudaMemsetAsync(nullptr, 0, 4, 0);
+    printf("called %d\n", error);
+    fflush(stdout);
   }
   return error;
 }
@@ -264,16 +267,29 @@ def test_the_real_runtime_without_a_gpu(dynprof, tmp_path):
     with open(orders, "w") as to_job:
         run.wait_for_err("calls into libcudart are recorded")
         to_job.write("go\n")
-    done = run.wait()
-    if done.rc == 0:
+        to_job.flush()
+        # It is there until the recording is at its end: names are read from its files.
+        deadline = time.monotonic() + 30
+        while "called" not in run.out and time.monotonic() < deadline:
+            time.sleep(0.01)
+        run.interrupt()
+        done = run.wait()
+    if "called 0" in done.out:
         gpu.unavailable("there is a GPU: the launches succeed")
-    assert done.rc == 35, done  # cudaErrorInsufficientDriver
+    assert "called 35" in done.out, done  # cudaErrorInsufficientDriver
     dump = GpuDump(tmp_path / "out")
     assert Counter(call.name for call in dump.calls) == {
         "cudaLaunchKernel": 20,
         "cudaMemsetAsync": 1,
     }
     assert all(call.bare for call in dump.calls) and dump.lost() == {}
+    # The kernel's name is the symbol of the function that stands for it.
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert re.search(r"(?m)^ +20  - +plain\(float\*\) ", report), report
+    trace = check_trace(tmp_path / "out")
+    assert Counter(
+        e["args"].get("kernel") for e in trace["traceEvents"] if e.get("cat") == "cuda_runtime"
+    ) == {"plain(float*)": 20, None: 1}
 
 
 @pytest.mark.parametrize("per_second", [50_000])

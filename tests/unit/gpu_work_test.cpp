@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "symbolizer/attribution/gpu_names.h"
 #include "symbolizer/attribution/gpu_summary.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/gpu_json.h"
@@ -221,6 +222,63 @@ TEST(GpuReport, SaysWhatWasSeenWithoutTheLibrary) {
   std::string report = render_report(folded, {});
   EXPECT_THAT(report, HasSubstr("2 CUDA calls were seen without libdynprof_cupti.so"));
   EXPECT_THAT(report, Not(HasSubstr("Launch overhead")));
+}
+
+TEST(GpuNames, OfTheLineThatLaunches) {
+  EXPECT_EQ(launched_on_line("    triton_poi_fused_sin_0.run(arg0_1, buf0, 1024, stream=stream0)"),
+            "triton_poi_fused_sin_0");
+  EXPECT_EQ(launched_on_line("self.kernel.run(x)"), "kernel");
+  for (const char* other : {"", ".run(", "x = call(args)", "0.run(1)", "f().run(", "a.runs(b)"})
+    EXPECT_EQ(launched_on_line(other), "") << other;
+  EXPECT_EQ(launched_on_line(std::string(5000, 'x') + ".run("), "");
+  EXPECT_EQ(kernel_of_stub("__device_stub__Z5plainPf"), "Z5plainPf");
+  EXPECT_EQ(kernel_of_stub("plain(float*)"), "plain(float*)");
+}
+
+// Without the library a kernel's name is the symbol of the function that stands for it, or on the line
+// of generated code that launched it.
+TEST(GpuNames, OfBareLaunches) {
+  constexpr std::uint32_t kDriverLaunch = DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 307);
+  constexpr std::uint32_t kDriverCopy = DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 306);
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  const std::string origin = "/tmp/torchinductor_me/ab/cabc.py";
+  fake.fact(100, "generated",
+            nlohmann::json{{"trace_id", "0/0"},
+                           {"kind", "wrapper"},
+                           {"direction", "forward"},
+                           {"name", "wrapper.py"},
+                           {"origin", origin},
+                           {"truncated", false}}
+                .dump(),
+            "def call(args):\n    first = args\n    triton_red_0.run(first, stream=stream0)\n");
+  FrameId main = fake.python("/home/me/train.py", "main", 10, 12);
+  StackId generated = fake.stack({main, fake.python(origin, "call", 1, 3),
+                                  fake.python("/t/triton_heuristics.py", "run", 5, 9)});
+  StackId elsewhere = fake.stack({main, fake.python(origin, "call", 1, 2)});
+  StackId stub = fake.stack({main, fake.native("plain(float*)", "/home/me/kernels.so", 4096)});
+  StackId opaque = fake.stack({main, fake.native("", "[unmapped]")});
+  FakeGpu gpu(fake);
+  constexpr std::uint8_t kStub = kGpuCallBare | kGpuCallStub;
+  gpu.launch(thread, 0, 10, generated, kDriverLaunch, 0, kGpuCallBare);
+  gpu.launch(thread, 0, 20, elsewhere, kDriverLaunch, 0, kGpuCallBare);
+  gpu.launch(thread, 0, 30, stub, kDriverLaunch, 0, kStub);
+  gpu.launch(thread, 0, 40, opaque, kDriverLaunch, 0, kStub);
+  gpu.launch(thread, 0, 50, generated, kDriverCopy, 0, kGpuCallBare);
+  gpu.launch(thread, 0, 60, 0, kDriverLaunch, 0, kStub);
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  std::vector<std::string> names;
+  for (const GpuCall& call : work.calls()) names.emplace_back(call.kernel);
+  EXPECT_EQ(names, (std::vector<std::string>{"triton_red_0", "", "plain(float*)", "", "", ""}));
+  EXPECT_EQ(work.calls()[2].stack, fake.stack({main})) << "the stub is no frame of the stack";
+  EXPECT_EQ(work.calls()[0].id.text(), "0/0");
+
+  FoldedRecording folded(attribution);
+  const std::string report = render_report(folded, {});
+  EXPECT_THAT(report, HasSubstr("        1  0/0        triton_red_0 "));
+  EXPECT_THAT(report, HasSubstr("        1  -          plain(float*) "));
+  EXPECT_THAT(report, HasSubstr("(cuLaunchKernel)"));
 }
 
 TEST(GpuReport, NamesAreMadeSafe) {

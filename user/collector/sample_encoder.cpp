@@ -160,6 +160,12 @@ WaitStack SampleEncoder::wait_stack(const SampleView& view, FollowedProcess& pro
   return place;
 }
 
+StackId SampleEncoder::with_function(StackId stack, std::uint64_t address, std::uint64_t now_ns,
+                                     FollowedProcess& process) {
+  const NativeAddress place = process.native_address(address | DP_NATIVE_EXACT, native_, now_ns);
+  return writer_.stack({stack, place.frame});
+}
+
 void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
   Sample sample;
   sample.time_ns = view.sample.header.time_ns;

@@ -36,6 +36,9 @@ class SampleEncoder {
   SamplePlace place(const SampleView& view, FollowedProcess& process);
   // `schedule`: where the kernel's __schedule is; it and what it called are ours, and left out.
   WaitStack wait_stack(const SampleView& view, FollowedProcess& process, std::uint64_t schedule);
+  // The stack with a native function, by its address, as the innermost frame.
+  StackId with_function(StackId stack, std::uint64_t address, std::uint64_t now_ns,
+                        FollowedProcess& process);
   std::uint64_t samples() const { return samples_; }
   std::uint64_t in_compile() const { return in_compile_; }
   std::uint64_t unmerged() const { return unmerged_; }

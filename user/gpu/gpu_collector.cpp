@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "symbolizer/attribution/gpu_work.h"
 #include "user/collector/event_view.h"
 
 namespace dynprof {
@@ -96,8 +97,9 @@ bool GpuCollector::probes_settled(pid_t pid) {
   return mode_ == GpuMode::kAuto && cuda_of(pid).best() == GpuTier::kNone;
 }
 
-void GpuCollector::on_launch(std::span<const std::byte> bytes, FollowedProcess& process,
-                             SampleEncoder& encoder, RecordingWriter& writer) {
+void GpuCollector::on_launch(std::span<const std::byte> bytes, GpuProcess& gpu,
+                             FollowedProcess& process, SampleEncoder& encoder,
+                             RecordingWriter& writer) {
   auto view = decode_sample(bytes);
   if (!view) {
     malformed_++;
@@ -112,7 +114,19 @@ void GpuCollector::on_launch(std::span<const std::byte> bytes, FollowedProcess& 
   launch.stack = place.stack;
   launch.context = place.context;
   if (view->sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
-  if (view->sample.flags & DP_SAMPLE_GPU_BARE) launch.flags |= kGpuCallBare;
+  if (view->sample.flags & DP_SAMPLE_GPU_BARE) {
+    launch.flags |= kGpuCallBare;
+    launch.correlation = 0;  // the stack pointer came there
+    std::uint64_t function = 0;
+    if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
+      function =
+          gpu.take_stub(view->sample.header.tid, static_cast<std::uint32_t>(view->sample.ip));
+    if (!view->native.empty()) function = view->native[0];
+    if (function != 0) {
+      launch.flags |= kGpuCallStub;
+      launch.stack = encoder.with_function(launch.stack, function, launch.time_ns, process);
+    }
+  }
   writer.gpu_launch(launch);
 }
 
@@ -137,14 +151,20 @@ void GpuCollector::on_batch(std::span<const std::byte> bytes, const GpuProcess& 
 bool GpuCollector::on_event(const dp_event_header& header, std::span<const std::byte> bytes,
                             FollowedProcess& process, SampleEncoder& encoder,
                             RecordingWriter& writer) {
-  if (header.kind < DP_EVENT_GPU_LAUNCH || header.kind > DP_EVENT_GPU_STATUS) return false;
+  if (header.kind < DP_EVENT_GPU_LAUNCH || header.kind > DP_EVENT_GPU_STUB) return false;
   const auto pid = static_cast<pid_t>(header.pid);
   const auto at = processes_.find(pid);
   if (at == processes_.end()) return true;
   GpuProcess& gpu = at->second.gpu;
   switch (header.kind) {
     case DP_EVENT_GPU_LAUNCH:
-      on_launch(bytes, process, encoder, writer);
+      on_launch(bytes, gpu, process, encoder, writer);
+      break;
+    case DP_EVENT_GPU_STUB:
+      if (auto stub = decode_gpu_stub(bytes))
+        gpu.stub(header.tid, stub->function, stub->sp);
+      else
+        malformed_++;
       break;
     case DP_EVENT_GPU_BATCH:
       on_batch(bytes, gpu, pid, writer);

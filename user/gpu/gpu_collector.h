@@ -62,8 +62,8 @@ class GpuCollector {
   };
   void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);
   void add_losses(const dynprof_gpu_status& status);
-  void on_launch(std::span<const std::byte> bytes, FollowedProcess& process, SampleEncoder& encoder,
-                 RecordingWriter& writer);
+  void on_launch(std::span<const std::byte> bytes, GpuProcess& gpu, FollowedProcess& process,
+                 SampleEncoder& encoder, RecordingWriter& writer);
   void on_batch(std::span<const std::byte> bytes, const GpuProcess& gpu, pid_t pid,
                 RecordingWriter& writer);
 

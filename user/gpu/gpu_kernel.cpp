@@ -37,10 +37,11 @@ class LoadedGpuKernel final : public GpuKernel {
   }
 
   Result<Link> attach_call(pid_t pid, const std::string& path, const std::string& symbol,
-                           std::uint32_t call) override {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = call, .func_name = symbol.c_str());
-    Link link(bpf_program__attach_uprobe_opts(skeleton_->progs.gpu_called, pid, path.c_str(), 0,
-                                              &options));
+                           std::uint64_t cookie, bool stub) override {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .func_name = symbol.c_str());
+    auto& programs = skeleton_->progs;
+    Link link(bpf_program__attach_uprobe_opts(stub ? programs.gpu_stub_called : programs.gpu_called,
+                                              pid, path.c_str(), 0, &options));
     if (!link) return gpu_error(fmt::format("cannot probe {}", symbol), errno);
     return link;
   }

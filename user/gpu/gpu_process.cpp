@@ -1,8 +1,11 @@
 #include "user/gpu/gpu_process.h"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -14,6 +17,8 @@ namespace {
 
 constexpr std::string_view kLibraryName = "libdynprof_cupti.so";
 constexpr std::size_t kMaxNames = 1 << 16;
+constexpr std::size_t kMaxStubs = 4096;               // threads
+constexpr std::uint32_t kMaxRuntimeStack = 16 << 10;  // that libcudart uses above the driver's
 
 struct Wanted {
   GpuProbe probe;
@@ -30,7 +35,8 @@ constexpr std::array kWanted = {
 
 struct Function {
   const char* symbol;
-  std::uint32_t cbid;  // as in cupti/calls_table.h
+  std::uint32_t cbid;     // as in cupti/calls_table.h
+  std::uint8_t stub = 0;  // which argument is the function that stands for the kernel, 0: none
 };
 // What starts work on a GPU without waiting for it. Functions a version does not have are left out.
 constexpr Function kDriver[] = {
@@ -61,12 +67,12 @@ constexpr Function kDriver[] = {
 };
 // __cudaLaunchKernel of CUDA 13 jumps to cudaLaunchKernel: probing both would count twice.
 constexpr Function kRuntime[] = {
-    {"cudaLaunchKernel", 211},
-    {"cudaLaunchKernel_ptsz", 214},
-    {"cudaLaunchKernelExC", 430},
-    {"cudaLaunchKernelExC_ptsz", 431},
-    {"cudaLaunchCooperativeKernel", 269},
-    {"cudaLaunchCooperativeKernel_ptsz", 270},
+    {"cudaLaunchKernel", 211, 1},
+    {"cudaLaunchKernel_ptsz", 214, 1},
+    {"cudaLaunchKernelExC", 430, 2},
+    {"cudaLaunchKernelExC_ptsz", 431, 2},
+    {"cudaLaunchCooperativeKernel", 269, 1},
+    {"cudaLaunchCooperativeKernel_ptsz", 270, 1},
     {"cudaGraphLaunch", 311},
     {"cudaGraphLaunch_ptsz", 312},
     {"cudaMemcpyAsync", 41},
@@ -78,6 +84,27 @@ constexpr Function kRuntime[] = {
 // The very file that is mapped, whatever its path leads to now.
 std::string mapped_path(pid_t pid, const Mapping& mapping) {
   return fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
+}
+
+// Linux 6.18 and later make a call of a probe on a five-byte nop: its system call says where it does not
+// belong, older kernels do not know it. x86-64 alone; anything else keeps the breakpoint.
+bool kernel_calls_probes() {
+#ifdef __x86_64__
+  constexpr long kUprobeCall = 336;
+  static const bool does = syscall(kUprobeCall) < 0 && (errno == ENXIO || errno == EPROTO);
+  return does;
+#else
+  return false;
+#endif
+}
+
+// Where in the file to set the probe: at its nop, or at the five-byte one that may follow.
+std::uint64_t place_of(const UsdtNote& note, int file) {
+  constexpr std::array<std::uint8_t, 5> kWide = {0x0f, 0x1f, 0x44, 0x00, 0x00};
+  std::array<std::uint8_t, 5> next;
+  const auto got = pread(file, next.data(), next.size(), static_cast<off_t>(note.location + 1));
+  const bool wide = got == static_cast<ssize_t>(next.size()) && next == kWide;
+  return note.location + (wide && kernel_calls_probes() ? 1 : 0);
 }
 
 bool is_gone(pid_t pid) {
@@ -116,6 +143,7 @@ Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuTier tier, GpuKerne
   } else {
     const bool driver = tier == GpuTier::kDriver;
     TRY(attach_calls(driver ? *cuda.driver : *cuda.runtime, driver, kernel));
+    if (driver && cuda.runtime) attach_stubs(*cuda.runtime, kernel);
   }
   tier_ = tier;
   return {};
@@ -132,8 +160,8 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
     if (!found || found->semaphore == 0 || found->arguments != wanted.arguments)
       return error(fmt::format("the libdynprof_cupti.so in process {} is of another build", pid_),
                    "use the one that came with this dynprof-bpf, and start the job again");
-    ASSIGN_OR_RETURN(Link link,
-                     kernel.attach(wanted.probe, pid_, path, found->location, found->semaphore));
+    ASSIGN_OR_RETURN(Link link, kernel.attach(wanted.probe, pid_, path,
+                                              place_of(*found, file.get()), found->semaphore));
     (wanted.probe == GpuProbe::kLaunch ? launch_ : links_.emplace_back()) = std::move(link);
   }
   return {};
@@ -145,8 +173,9 @@ Result<void> GpuProcess::attach_calls(const Mapping& file, bool driver, GpuKerne
   Result<void> first;
   for (const Function& function :
        driver ? std::span<const Function>(kDriver) : std::span<const Function>(kRuntime)) {
-    auto link =
-        kernel.attach_call(pid_, path, function.symbol, DYNPROF_GPU_CALL(domain, function.cbid));
+    const std::uint64_t cookie =
+        DYNPROF_GPU_CALL(domain, function.cbid) | DP_GPU_COOKIE_ARGUMENT(function.stub);
+    auto link = kernel.attach_call(pid_, path, function.symbol, cookie, false);
     if (link) {
       links_.push_back(std::move(*link));
     } else if (first) {
@@ -155,6 +184,32 @@ Result<void> GpuProcess::attach_calls(const Mapping& file, bool driver, GpuKerne
   }
   if (links_.empty() && !first) return first;
   return {};
+}
+
+// Where a probe cannot be set launches stay without a name.
+void GpuProcess::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
+  const std::string path = mapped_path(pid_, runtime);
+  for (const Function& function : kRuntime) {
+    if (function.stub == 0) continue;
+    const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(function.stub);
+    if (auto link = kernel.attach_call(pid_, path, function.symbol, cookie, true); link)
+      links_.push_back(std::move(*link));
+  }
+}
+
+void GpuProcess::stub(std::uint32_t tid, std::uint64_t function, std::uint64_t sp) {
+  if (stubs_.size() >= kMaxStubs) stubs_.clear();
+  stubs_[tid] = {function, sp};
+}
+
+// A launch that failed inside the runtime leaves its word behind: the next call into the driver is not
+// its, which shows by where on the stack it is made.
+std::uint64_t GpuProcess::take_stub(std::uint32_t tid, std::uint32_t sp) {
+  const auto at = stubs_.find(tid);
+  if (at == stubs_.end()) return 0;
+  const Stub found = at->second;
+  stubs_.erase(at);
+  return static_cast<std::uint32_t>(found.sp) - sp <= kMaxRuntimeStack ? found.function : 0;
 }
 
 void GpuProcess::begin_detach() {

@@ -50,12 +50,18 @@ class GpuProcess {
   std::string on_status(const dynprof_gpu_status& status);
   const std::optional<dynprof_gpu_status>& status() const { return status_; }
 
+  // A thread is about to launch a kernel by the runtime; and the function that stands for the kernel,
+  // once it is in the driver. 0: it is there on its own. Stack pointers, of the driver's the lower half.
+  void stub(std::uint32_t tid, std::uint64_t function, std::uint64_t sp);
+  std::uint64_t take_stub(std::uint32_t tid, std::uint32_t sp);
+
   void name(std::uint32_t id, StringId text);
   StringId name(std::uint32_t id) const;
 
  private:
   Result<void> attach_library(const Mapping& library, GpuKernel& kernel);
   Result<void> attach_calls(const Mapping& file, bool driver, GpuKernel& kernel);
+  void attach_stubs(const Mapping& runtime, GpuKernel& kernel);
 
   pid_t pid_;
   GpuTier tier_ = GpuTier::kNone;
@@ -66,6 +72,10 @@ class GpuProcess {
   std::uint32_t told_ = ~0u;  // the last state a line was written about
   std::optional<dynprof_gpu_status> status_;
   std::unordered_map<std::uint32_t, StringId> names_;
+  struct Stub {
+    std::uint64_t function, sp;
+  };
+  std::unordered_map<std::uint32_t, Stub> stubs_;  // by tid
 };
 
 // Each in a thread of its own: together they take as long as one.

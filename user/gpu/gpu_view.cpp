@@ -41,6 +41,13 @@ std::optional<dynprof_gpu_status> decode_gpu_status(std::span<const std::byte> b
   return event.status;
 }
 
+std::optional<dp_gpu_stub> decode_gpu_stub(std::span<const std::byte> bytes) {
+  dp_gpu_stub event;
+  if (bytes.size() < sizeof event) return std::nullopt;
+  std::memcpy(&event, bytes.data(), sizeof event);
+  return event;
+}
+
 bool is_plausible(const dynprof_gpu_record& record) {
   if (record.kind < DYNPROF_GPU_KERNEL || record.kind > DYNPROF_GPU_DEVICE) return false;
   return record.end_ns >= record.start_ns;

@@ -18,6 +18,7 @@ struct GpuName {
   std::string_view text;
 };
 std::optional<GpuName> decode_gpu_name(std::span<const std::byte> bytes);
+std::optional<dp_gpu_stub> decode_gpu_stub(std::span<const std::byte> bytes);
 std::optional<dynprof_gpu_status> decode_gpu_status(std::span<const std::byte> bytes);
 
 // Of a kind we know, and not over before it began.
