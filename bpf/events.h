@@ -403,10 +403,10 @@ struct dp_wait_event {
   __u64 cpu_ns; /* time the thread has been on a CPU until header.time_ns, since we look */
   __u64 stack;  /* number of its stack, 0: none was taken */
   __u32 count;
-  __s32 call;  /* number of the system call it waits in, -1: none */
-  __u16 mode;  /* st_mode of the file that the call's first argument names, 0: not known */
-  __u8 flags;  /* DP_WAIT_* */
-  __u8 state;  /* the task's state, low byte: 1 interruptible, 2 not */
+  __s32 call; /* number of the system call it waits in, -1: none */
+  __u16 mode; /* st_mode of the file that the call's first argument names, 0: not known */
+  __u8 flags; /* DP_WAIT_* */
+  __u8 state; /* the task's state, low byte: 1 interruptible, 2 not */
   __u32 pad;
 };
 DP_ASSERT_SIZE(dp_wait_event, 80);

@@ -36,7 +36,7 @@ std::uint64_t share(std::uint64_t amount, std::uint64_t begin, std::uint64_t end
 
 // What is known of one thread.
 struct Waits::Row {
-  std::vector<std::size_t> waits;  // by begin
+  std::vector<std::size_t> waits;   // by begin
   std::vector<std::uint64_t> ends;  // of these and all before: the latest
   std::vector<Clock> clock;         // by time
   struct Inside {
@@ -106,8 +106,7 @@ Waits::Waits(const Attribution& attribution) : compiles_(attribution.compiles().
   for (CompileIndex i = 0; i < compiles_.size(); ++i) {
     const Compile& compile = attribution.compiles()[i];
     if (compile.thread == kNoThread || compile.first_ns == 0) continue;
-    row_of(compile.thread)
-        .compiles.push_back({compile.first_ns, end_of(compile, period_ns), 0, i});
+    row_of(compile.thread).compiles.push_back({compile.first_ns, end_of(compile, period_ns), 0, i});
   }
   for (Row& row : rows) {
     std::stable_sort(row.clock.begin(), row.clock.end(),

@@ -17,7 +17,7 @@ struct FoldedOptions {
   // With the waits of `compiles`, where the recording has any: the weight of a line is then
   // microseconds of wall time, not samples.
   bool waits = false;
-  bool lines = true;          // false: first lines, so that a function is one frame
+  bool lines = true;  // false: first lines, so that a function is one frame
 };
 
 Result<void> write_folded(const Attribution& attribution, const StackCounts& counts,

@@ -33,7 +33,7 @@ Profile Folder::fold(std::span<const StackCount> counts) {
   return profile;
 }
 
-Profile Folder::fold_by(std::span<const StackCount> counts, std::uint64_t StackCount::* weight) {
+Profile Folder::fold_by(std::span<const StackCount> counts, std::uint64_t StackCount::*weight) {
   std::span<const CallTree::Node> nodes = tree_.nodes();
   Profile profile;
   std::uint64_t without_frames = 0;

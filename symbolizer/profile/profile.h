@@ -48,7 +48,7 @@ class Folder {
   Profile fold(std::span<const StackCount> counts);
 
  private:
-  Profile fold_by(std::span<const StackCount> counts, std::uint64_t StackCount::* weight);
+  Profile fold_by(std::span<const StackCount> counts, std::uint64_t StackCount::*weight);
   struct Sum {
     std::uint64_t leaf = 0;
     std::uint64_t on_stack = 0;

@@ -60,8 +60,8 @@ class FrameRow {
   // meanwhile, and the next sample counts from its return. `keeps_stack`: it is where it was (it was
   // preempted), whatever `stack` says. Returns where a slice of the wait itself begins, above all of
   // them.
-  std::uint64_t wait(std::uint64_t begin_ns, std::uint64_t end_ns, StackId stack, std::uint32_t skip,
-                     bool root_missing, bool keeps_stack, const Emit& emit);
+  std::uint64_t wait(std::uint64_t begin_ns, std::uint64_t end_ns, StackId stack,
+                     std::uint32_t skip, bool root_missing, bool keeps_stack, const Emit& emit);
   // Ends everything, as before a gap.
   void close(const Emit& emit);
 

@@ -18,8 +18,7 @@ std::string_view wait_kind_text(WaitKind kind) {
 namespace recording {
 namespace {
 
-constexpr std::uint8_t kAllFlags =
-    kWaitAtAttach | kWaitAtEnd | kWaitRootMissing | kWaitUnmerged;
+constexpr std::uint8_t kAllFlags = kWaitAtAttach | kWaitAtEnd | kWaitRootMissing | kWaitUnmerged;
 
 }  // namespace
 

@@ -43,9 +43,10 @@ struct Wait {
   std::uint64_t span_ns = 0;      // from there to the end of the last
   std::uint64_t length_ns = 0;    // of all together, at most span_ns
   std::uint64_t runnable_ns = 0;  // of that, at their ends: it could have run, and no CPU was free
-  std::uint64_t cpu_ns = 0;  // time the thread was on a CPU until the end of the last, since we looked
-  std::uint32_t thread = 0;  // ThreadId
-  std::uint32_t stack = 0;   // StackId, 0: not known
+  std::uint64_t cpu_ns =
+      0;  // time the thread was on a CPU until the end of the last, since we looked
+  std::uint32_t thread = 0;   // ThreadId
+  std::uint32_t stack = 0;    // StackId, 0: not known
   std::uint32_t context = 0;  // ContextId, of when the stack was taken
   WaitKind kind = WaitKind::kOther;
   std::uint32_t count = 1;

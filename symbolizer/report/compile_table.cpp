@@ -116,9 +116,8 @@ class Table {
     }
     label_width_ = std::min(label_width_, kMaxLabel);
     // Indent, flags, two numbers of eight, breaks, and the shares.
-    function_width_ =
-        kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) -
-        (any_waits_ ? 8 : 0) - 7 * kColumnCount;
+    function_width_ = kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) -
+                      (any_waits_ ? 8 : 0) - 7 * kColumnCount;
   }
 
   void append(std::string& out) {

@@ -72,8 +72,8 @@ WaitSums sum_up(const Selection& selection) {
 std::string place_text(const ResolvedFrame& frame, std::size_t width) {
   if (frame.kind != FrameKind::kPython)
     return cut(fmt::format("{} in {}", frame.function, base_name(frame.file)), width);
-  const std::string place = cut(fmt::format(" {}:{}", base_name(frame.file), frame.line),
-                                width * 2 / 3, true);
+  const std::string place =
+      cut(fmt::format(" {}:{}", base_name(frame.file), frame.line), width * 2 / 3, true);
   return cut(frame.function, width - display_width(place), true) + place;
 }
 

@@ -244,8 +244,7 @@ class LoadedOffCpu final : public OffCpu {
 }  // namespace
 
 Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
-  if (!kernel_tells_states())
-    return error(fmt::format("it takes Linux {}.{}", kMajor, kMinor));
+  if (!kernel_tells_states()) return error(fmt::format("it takes Linux {}.{}", kMajor, kMinor));
   Skeleton<offcpu_bpf> skeleton(offcpu_bpf::open());
   if (!skeleton) return off_cpu_error("cannot open the off-CPU programs", errno);
   auto& maps = skeleton->maps;

@@ -29,7 +29,8 @@ class OffCpu {
   virtual Result<void> attach() = 0;
   // About every 20 ms: markers the kernel side may have to learn of.
   virtual void tick() = 0;
-  virtual void on_stack(const SampleView& view, FollowedProcess& process, SampleEncoder& encoder) = 0;
+  virtual void on_stack(const SampleView& view, FollowedProcess& process,
+                        SampleEncoder& encoder) = 0;
   // `process` null: it is gone.
   virtual void on_wait(const dp_wait_event& event, FollowedProcess* process,
                        RecordingWriter& writer) = 0;

@@ -137,7 +137,7 @@ SamplePlace SampleEncoder::place(const SampleView& view, FollowedProcess& proces
 
 WaitStack SampleEncoder::wait_stack(const SampleView& view, FollowedProcess& process,
                                     std::uint64_t schedule) {
-  constexpr std::size_t kOurs = 12;             // frames of tracepoint and program
+  constexpr std::size_t kOurs = 12;                 // frames of tracepoint and program
   constexpr std::uint64_t kScheduleBytes = 0x2000;  // more than it has
   WaitStack place;
   SampleView seen = view;
