@@ -83,6 +83,26 @@ struct {
   __type(value, struct dp_thread_time);
 } thread_times SEC(".maps");
 
+/* A thread that waits in one place again and again, thousands of times a second: the place without its
+ * Python frames, which then are not read each time. */
+struct quick_place {
+  __u64 key;
+  __u64 stack;
+  __u64 last_ns;
+  __u32 streak; /* waits there in a row, each soon after the one before */
+  __u16 mode;
+  __u16 pad;
+};
+#define QUICK_STREAK 64
+#define QUICK_GAP_NS 200000ULL
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, DP_THREAD_TIMES);
+  __type(key, __u32);
+  __type(value, struct quick_place);
+} quick_places SEC(".maps");
+
 #define TAIL_WALK 0
 #define TAIL_MARKERS 1
 #define TAIL_NATIVE 2
@@ -311,6 +331,21 @@ static __always_inline void begin_walk(struct walk* walk, struct dp_process* pro
   walk->sample.flags = DP_SAMPLE_KERNEL;
 }
 
+/* True: the thread has waited here many times just now, and its stack is taken to be what it was. Every
+ * QUICK_STREAK times it is asked again. */
+static __always_inline bool quickly_known(struct quick_place* quick, struct dp_thread_time* place,
+                                          __u64 key, __u64 now) {
+  bool again = quick->key == key && now - quick->last_ns < QUICK_GAP_NS;
+  quick->key = key;
+  quick->last_ns = now;
+  quick->streak = again ? quick->streak + 1 : 0;
+  if (quick->streak < QUICK_STREAK || !quick->stack || quick->streak % QUICK_STREAK == 0)
+    return false;
+  place->stack = quick->stack;
+  place->mode = quick->mode;
+  return true;
+}
+
 /* Notes where the wait begins. True: its stack is to be walked. */
 static __always_inline bool note_wait(struct dp_thread_time* place, struct dp_process* process,
                                       struct walk* walk, __u64 now) {
@@ -320,13 +355,17 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct dp_pr
   struct task_struct* task = bpf_get_current_task_btf();
   const void* saved = (const void*)bpf_task_pt_regs(task);
   if (!memo || !saved || bpf_probe_read_kernel(&regs, sizeof(regs), saved)) return false;
-  begin_walk(walk, process, place->pid, place->tid, now);
   __s64 call = (__s64)regs.orig_rax;
   place->call = call >= 0 && call < 4096 ? (__s32)call : -1;
   bool is_file = place->call == CALL_READ || place->call == CALL_WRITE;
   __u32 fd = (__u32)regs.rdi;
   __u64 key = mix(mix(regs.rsp, regs.rip), (__u64)place->tid << 32 | (__u32)place->call);
   if (is_file) key = mix(key, fd);
+  __u32 slot = place->tid & (DP_THREAD_TIMES - 1);
+  struct quick_place* quick = bpf_map_lookup_elem(&quick_places, &slot);
+  if (!quick || quickly_known(quick, place, key, now)) return false;
+  quick->stack = 0;
+  begin_walk(walk, process, place->pid, place->tid, now);
   key = mix_python(walk, key);
   if (process->flags & DP_PROCESS_TORCH) key = mix_torch(place->tid, key);
   struct memo_entry* entry = &memo->entries[(key >> 40) & (DP_WAIT_MEMO_SLOTS - 1)];
@@ -334,6 +373,8 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct dp_pr
   if (known) {
     place->stack = entry->stack;
     place->mode = entry->mode;
+    quick->stack = entry->stack;
+    quick->mode = entry->mode;
     if (now - entry->walked_ns < MEMO_AGE_NS) return false;
   } else if (is_file) {
     place->mode = mode_of(fd);

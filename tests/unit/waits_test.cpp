@@ -130,6 +130,7 @@ class TextSink final : public ByteSink {
  public:
   explicit TextSink(std::string& text) : text_(text) {}
   void write(std::string_view bytes) override { text_ += bytes; }
+  bool failed() const override { return false; }
   Result<void> finish() override { return {}; }
 
  private:
