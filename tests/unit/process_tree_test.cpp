@@ -14,10 +14,8 @@ constexpr std::int32_t kTarget = 100;
 
 std::string line(std::initializer_list<std::string_view> arguments) {
   std::string text;
-  for (std::string_view argument : arguments) {
-    if (&argument != arguments.begin()) text += '\0';
-    text += argument;
-  }
+  for (std::string_view argument : arguments) text += std::string(argument) + '\0';
+  text.pop_back();
   return text;
 }
 
