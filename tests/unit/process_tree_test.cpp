@@ -225,6 +225,9 @@ TEST(ProcessCommand, ArgumentsSourcesAndTitles) {
   EXPECT_EQ(command_title("", "/usr/bin/sleep", "sleep"), "sleep");
   EXPECT_EQ(command_title("", "", "comm"), "comm");
   EXPECT_EQ(command_title(line({"/usr/bin/g++", "/a/x.cpp"}), "", "cc"), "g++ x.cpp");
+  EXPECT_EQ(command_title(line({"ld", "/lib/crti.o", "x.o"}), "", ""), "ld x.o");
+  EXPECT_EQ(command_title(line({"g++", std::string(52, 'c') + ".main.cpp"}), "", ""),
+            "g++ cccccccccc...ccccccc.main.cpp");
   EXPECT_LE(command_title(std::string(5000, 'x'), "", "").size(), 200u);
 }
 
