@@ -13,8 +13,23 @@ constexpr std::size_t kMaxTitle = 120;
 constexpr std::size_t kMaxArgument = 200;
 constexpr std::string_view kWorkerScript = "torch/_inductor/compile_worker/__main__.py";
 constexpr std::string_view kParentOption = "--parent=";
-constexpr std::array<std::string_view, 12> kSourceSuffixes = {
-    ".cpp", ".cc", ".cxx", ".c", ".s", ".S", ".o", ".cu", ".ptx", ".cubin", ".ii", ".ninja"};
+constexpr std::array<std::string_view, 15> kSourceSuffixes = {
+    ".cpp", ".cc",    ".cxx", ".c",     ".s", ".S",   ".o", ".cu",
+    ".ptx", ".cubin", ".ii",  ".ninja", ".h", ".hpp", ".py"};
+// Inductor's files are named by a hash of 52 characters.
+constexpr std::size_t kLongName = 32, kNameHead = 10, kNameTail = 16;
+
+// Of a compiler's sources the one that names it: not what every program is linked with.
+std::string source_name(std::string_view command_line) {
+  for (std::string_view source : sources_of(command_line)) {
+    const std::string_view name = base_name(source);
+    if (name.starts_with("crt") && name.ends_with(".o")) continue;
+    if (name.size() <= kLongName) return std::string(name);
+    return std::string(name.substr(0, kNameHead)) + "..." +
+           std::string(name.substr(name.size() - kNameTail));
+  }
+  return {};
+}
 
 bool is_source(std::string_view argument) {
   if (argument.empty() || argument[0] == '-') return false;
@@ -69,8 +84,7 @@ std::string command_title(std::string_view command_line, std::string_view exe,
                               : !arguments.empty() && !arguments[0].empty() ? arguments[0]
                                                                             : comm));
   if (title.empty()) title = comm;
-  const std::vector<std::string_view> sources = sources_of(command_line);
-  if (!sources.empty()) title += " " + std::string(base_name(sources.front()));
+  if (std::string source = source_name(command_line); !source.empty()) title += " " + source;
   if (title.size() > kMaxTitle) title.resize(kMaxTitle);
   return title;
 }

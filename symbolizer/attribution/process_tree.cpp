@@ -370,9 +370,9 @@ std::string ProcessTree::title(const ChildProcess& child) const {
   return title(child, child.images.back());
 }
 
-std::vector<std::string> ProcessTree::arguments(const ChildProcess& child,
+std::vector<std::string> ProcessTree::arguments(const ProcessImage& image,
                                                 std::size_t limit) const {
-  return shortened_arguments(tables_.strings[child.images.back().command_line], limit);
+  return shortened_arguments(tables_.strings[image.command_line], limit);
 }
 
 }  // namespace dynprof

@@ -91,7 +91,7 @@ class ProcessTree {
   std::string title(const ChildProcess& child) const;
   std::string title(const ChildProcess& child, const ProcessImage& image) const;
   // Its arguments, for display: at most `limit` bytes, the middle of long ones left out.
-  std::vector<std::string> arguments(const ChildProcess& child, std::size_t limit) const;
+  std::vector<std::string> arguments(const ProcessImage& image, std::size_t limit) const;
 
  private:
   void count_samples();

@@ -20,7 +20,7 @@ Json seconds(std::uint64_t ns) { return std::round(static_cast<double>(ns) / 1e3
 
 Json child_json(const ProcessTree& tree, const ChildProcess& child) {
   Json arguments = Json::array();
-  for (const std::string& argument : tree.arguments(child, kArgumentBytes))
+  for (const std::string& argument : tree.arguments(child.images.back(), kArgumentBytes))
     arguments.push_back(valid_utf8(argument));
   Json programs = Json::array();
   for (const ProcessImage& image : child.images)

@@ -75,7 +75,7 @@ void write_process_slices(TraceShared& shared, TraceFile& file) {
         json.field("trace_id", attribution.compiles()[child.compile].id.text());
       json.field("cpu_us", child.cpu_ns / 1000);
       std::string arguments;
-      for (const std::string& argument : tree.arguments(child, 512))
+      for (const std::string& argument : tree.arguments(image, 512))
         arguments += (arguments.empty() ? "" : " ") + argument;
       json.field("argv", cap_text(arguments));
       json.end_object();

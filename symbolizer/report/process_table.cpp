@@ -63,7 +63,7 @@ void append_processes(std::string& out, const Selection& selection) {
         fmt::format("{:>9.3f}{:>10.3f}{:>8}{:>9}  {}  {}  ", seconds(row.cpu_ns),
                     seconds(row.wall_ns), grouped(row.count), grouped(row.samples), cell(id, 12),
                     cell(row.rule == JoinRule::kNone ? "-" : join_rule_text(row.rule), 17));
-    out += line + cut(row.title, kReportColumns - line.size(), true) + '\n';
+    out += line + cut(row.title, kReportColumns - line.size()) + '\n';
   }
   if (rows.size() > kMaxRows)
     append_comment(out,

@@ -14,10 +14,8 @@ constexpr std::int32_t kTarget = 100;
 
 std::string line(std::initializer_list<std::string_view> arguments) {
   std::string text;
-  for (std::string_view argument : arguments) {
-    if (&argument != arguments.begin()) text += '\0';
-    text += argument;
-  }
+  for (std::string_view argument : arguments) text += std::string(argument) + '\0';
+  text.pop_back();
   return text;
 }
 
@@ -227,6 +225,9 @@ TEST(ProcessCommand, ArgumentsSourcesAndTitles) {
   EXPECT_EQ(command_title("", "/usr/bin/sleep", "sleep"), "sleep");
   EXPECT_EQ(command_title("", "", "comm"), "comm");
   EXPECT_EQ(command_title(line({"/usr/bin/g++", "/a/x.cpp"}), "", "cc"), "g++ x.cpp");
+  EXPECT_EQ(command_title(line({"ld", "/lib/crti.o", "x.o"}), "", ""), "ld x.o");
+  EXPECT_EQ(command_title(line({"g++", std::string(52, 'c') + ".main.cpp"}), "", ""),
+            "g++ cccccccccc...ccccccc.main.cpp");
   EXPECT_LE(command_title(std::string(5000, 'x'), "", "").size(), 200u);
 }
 

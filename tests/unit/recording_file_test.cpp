@@ -149,7 +149,7 @@ TEST_F(RecordingFile, FullDiskKeepsEveryWholeChunk) {
       }
       ThreadId thread = (*writer)->thread({1, 1, 0});
       StackId stack = 0;
-      for (unsigned i = 0; i < 400; ++i) {
+      for (unsigned i = 0; i < 800; ++i) {
         stack = (*writer)->stack({stack, 0});
         (*writer)->sample({5'000'000'000u + i * 1'001'001u, thread, stack, 0, 0});
         if (i % 20 == 0) flushed = (*writer)->flush();

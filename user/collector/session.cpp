@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "user/collector/off_cpu.h"
 #include "user/collector/process_lives.h"
 #include "user/collector/sample_encoder.h"
+#include "user/collector/urgent_priority.h"
 #include "user/gpu/gpu_collector.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
@@ -55,35 +55,6 @@ std::uint64_t ring_bytes(std::uint32_t frequency_hz) {
       2ULL * frequency_hz * std::max(1U, std::thread::hardware_concurrency()) * kDeepSample;
   return std::bit_ceil(std::clamp<std::uint64_t>(wanted, 4 << 20, 64 << 20));
 }
-
-// We need little time, but at once: the shortest slice lets a waking thread preempt (Linux 6.12; older
-// kernels look at the nice value alone).
-class UrgentPriority {
- public:
-  UrgentPriority() : before_(getpriority(PRIO_PROCESS, 0)) { set(-20, kShortestSliceNs); }
-  ~UrgentPriority() { set(before_, 0); }
-  UrgentPriority(const UrgentPriority&) = delete;
-  UrgentPriority& operator=(const UrgentPriority&) = delete;
-
- private:
-  static constexpr std::uint64_t kShortestSliceNs = 100'000;
-
-  static void set(int nice, std::uint64_t slice_ns) {
-    struct {  // struct sched_attr of linux/sched/types.h, which glibc's headers clash with
-      std::uint32_t size = 48;
-      std::uint32_t policy = 0;  // SCHED_OTHER
-      std::uint64_t flags = 0;
-      std::int32_t nice = 0;
-      std::uint32_t priority = 0;
-      std::uint64_t runtime = 0, deadline = 0, period = 0;
-    } attributes;
-    attributes.nice = nice;
-    attributes.runtime = slice_ns;
-    if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) setpriority(PRIO_PROCESS, 0, nice);
-  }
-
-  int before_;
-};
 
 class LiveSession final : public Session {
  public:
