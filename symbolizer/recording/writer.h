@@ -38,7 +38,6 @@ class RecordingWriter {
   virtual void edge(const SpanEdge& edge) = 0;
   virtual void fact(const Fact& fact) = 0;
   virtual void wait(const Wait& wait) = 0;
-  }
   // At most kMaxFileSegments segments.
   virtual void object_file(const ObjectFile& file) = 0;
   virtual void gpu_launch(const GpuLaunch& launch) = 0;

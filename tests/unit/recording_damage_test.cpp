@@ -354,7 +354,8 @@ TEST(RecordingForged, CountsAndLengthsThatLie) {
        {ChunkKind::kStrings, ChunkKind::kBlobs, ChunkKind::kCodes, ChunkKind::kFrames,
         ChunkKind::kStacks, ChunkKind::kContexts, ChunkKind::kProcesses, ChunkKind::kThreads,
         ChunkKind::kNativeNames, ChunkKind::kEdges, ChunkKind::kFacts, ChunkKind::kGpuLaunches,
-        ChunkKind::kGpuRecords, ChunkKind::kWaits, ChunkKind::kProcessLife, ChunkKind::kObjectFiles, ChunkKind::kSamples}) {
+        ChunkKind::kGpuRecords, ChunkKind::kWaits, ChunkKind::kProcessLife, ChunkKind::kObjectFiles,
+        ChunkKind::kSamples}) {
     for (std::uint32_t count : {0u, 1u, 3u, 60'000u, 0xffffffffu}) {
       for (std::string_view payload :
            {std::string_view(""), std::string_view("\x00", 1),

@@ -127,8 +127,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
       "Captured {} samples ({} lost) in {}: {}.", format_count(recorded->status.samples),
       format_count(recorded->status.lost),
       format_seconds(static_cast<double>(recorded->status.elapsed_ns) / 1e9), recorded->reason));
-  if (recorded->status.samples == 0)
-    terminal.line("note: nothing of it ran on a CPU meanwhile");
+  if (recorded->status.samples == 0) terminal.line("note: nothing of it ran on a CPU meanwhile");
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
   output_options.cpu_only = options.cpu_only;
