@@ -344,6 +344,17 @@ std::vector<Interval> ProcessTree::off_cpu(CompileIndex index) const {
   const std::uint64_t period = attribution_.recording().meta().period_ns;
   std::vector<Interval> gaps;
   if (compile.first_ns == 0 || compile.thread == kNoThread) return gaps;
+  bool recorded = false;
+  for (const Wait& wait : tables_.waits) {
+    if (wait.thread != compile.thread) continue;
+    recorded = true;
+    if (wait.count != 1 || wait.kind == WaitKind::kNone || wait.kind == WaitKind::kPreempted)
+      continue;
+    const std::uint64_t end = wait.begin_ns + wait.length_ns - wait.runnable_ns;
+    if (wait.begin_ns < compile.last_ns && end > compile.first_ns)
+      gaps.emplace_back(std::max(wait.begin_ns, compile.first_ns), std::min(end, compile.last_ns));
+  }
+  if (recorded) return gaps;
   std::uint64_t last = compile.first_ns;
   auto gap = [&](std::uint64_t next) {
     // A sample stands for the period around it.

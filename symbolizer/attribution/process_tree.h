@@ -85,7 +85,8 @@ class ProcessTree {
   // How long the compile's thread was off its CPU while this process ran; the moments it was are given.
   static std::uint64_t overlap_ns(const ChildProcess& child, Interval compile,
                                   const std::vector<Interval>& off_cpu);
-  // ... as far as samples tell: gaps between two samples of a thread longer than two periods.
+  // When it was: its recorded waits. In a recording without them, gaps between two samples that are longer
+  // than two periods.
   std::vector<Interval> off_cpu(CompileIndex compile) const;
   // "g++ main.cpp": the program's name and the source it was given; raw text from the target.
   std::string title(const ChildProcess& child) const;

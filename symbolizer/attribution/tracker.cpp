@@ -154,6 +154,9 @@ void CompileTracker::enter_by_torch(ThreadState& thread, Reading& reading, const
   if (known != thread.open.rend()) {
     episode = *known;
   } else {
+    // An id alone, without a phase or a frame of torch, is there a moment before the compile begins.
+    const bool no_phase = tables_.contexts[sample.context].torch.phases.empty();
+    if (torch.asked && no_phase && stack.phase == Phase::kRuntime) return;
     // Without a phase to tell: `_compile` is no part of an export.
     CompileKind kind = stack.backward_entry  ? CompileKind::kBackward
                        : stack.compile_entry ? CompileKind::kForward

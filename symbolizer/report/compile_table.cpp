@@ -19,18 +19,23 @@ constexpr std::size_t kMaxLabel = 24;
 // A share of the phases; what no other column names goes into the last.
 struct Column {
   const char* title;
+  int width;             // of the title and of "100%", with a space before
   std::uint32_t phases;  // bit per Phase
 };
 constexpr std::uint32_t bit(Phase phase) { return 1u << static_cast<unsigned>(phase); }
 constexpr Column kColumns[] = {
-    {"dynamo", bit(Phase::kDynamo)},
-    {"aot", bit(Phase::kAotAutograd)},
-    {"induct", bit(Phase::kInductor)},
-    {"kernel", bit(Phase::kKernelCompile) | bit(Phase::kWait)},
-    {"other", ~(bit(Phase::kDynamo) | bit(Phase::kAotAutograd) | bit(Phase::kInductor) |
-                bit(Phase::kKernelCompile) | bit(Phase::kWait))},
+    {"dynamo", 7, bit(Phase::kDynamo)},
+    {"aot", 5, bit(Phase::kAotAutograd)},
+    {"induct", 7, bit(Phase::kInductor)},
+    {"kernel", 7, bit(Phase::kKernelCompile) | bit(Phase::kWait)},
+    {"other", 6,
+     ~(bit(Phase::kDynamo) | bit(Phase::kAotAutograd) | bit(Phase::kInductor) |
+       bit(Phase::kKernelCompile) | bit(Phase::kWait))},
 };
 constexpr std::size_t kColumnCount = std::size(kColumns);
+constexpr std::size_t kSharesWidth = 7 + 5 + 7 + 7 + 6;
+constexpr std::size_t kNumberWidth = 7;    // "13.873" and a space
+constexpr std::size_t kLeastFunction = 8;  // columns of a function's place
 
 // Nanoseconds by column: of wall where that is known, else of CPU.
 struct Shares {
@@ -60,6 +65,8 @@ std::string function_of(const Selection& selection, CompileIndex index, std::siz
   if (function.qualname.empty()) return cell("-", width);
   if (function.unreadable != Unreadable::kNo) return cell(function.qualname, width);
   std::string place = fmt::format(" {}:{}", base_name(function.file), function.line);
+  constexpr std::size_t kRoomForBoth = 18;
+  if (width < kRoomForBoth) return cell(cut(place.substr(1), width, true), width);
   // The method's own name and the line are the parts to keep.
   std::string place_text = cut(place, width * 2 / 3, true);
   std::string name = cut(function.qualname, width - display_width(place_text), true);
@@ -68,10 +75,11 @@ std::string function_of(const Selection& selection, CompileIndex index, std::siz
 
 std::string shares_text(const Shares& shares) {
   std::string text;
-  for (std::uint64_t share : shares.columns) {
-    text += share == 0 ? fmt::format("{:>7}", "-")
-                       : fmt::format("{:>6.0f}%", 100.0 * static_cast<double>(share) /
-                                                      static_cast<double>(shares.whole));
+  for (std::size_t i = 0; i < kColumnCount; ++i) {
+    const double percent =
+        100.0 * static_cast<double>(shares.columns[i]) / static_cast<double>(shares.whole);
+    text += fmt::format("{:>{}}", shares.columns[i] == 0 ? "-" : fmt::format("{:.0f}%", percent),
+                        kColumns[i].width);
   }
   return text;
 }
@@ -116,10 +124,12 @@ class Table {
     for (const Row& row : rows_) {
       label_width_ = std::max(label_width_, attribution_.label(row.compile).size());
     }
-    label_width_ = std::min(label_width_, kMaxLabel);
-    // Indent, flags, two numbers of eight, breaks, and the shares.
-    function_width_ = kReportColumns - 2 - label_width_ - 4 - 2 * 8 - (any_breaks_ ? 7 : 0) -
-                      (any_waits_ ? 8 : 0) - (any_children_ ? 8 : 0) - 7 * kColumnCount;
+    // Indent, flags, the numbers, breaks, and the shares.
+    const std::size_t numbers = 2 + (any_waits_ ? 1 : 0) + (any_children_ ? 1 : 0);
+    const std::size_t room =
+        kReportColumns - 2 - 4 - numbers * kNumberWidth - (any_breaks_ ? 7 : 0) - kSharesWidth;
+    label_width_ = std::min({label_width_, kMaxLabel, room - kLeastFunction});
+    function_width_ = room - label_width_;
   }
 
   void append(std::string& out) {
@@ -172,10 +182,11 @@ class Table {
                     static_cast<double>(total_.samples) * selection_.period_s, what));
     out += "#\n";
     std::string titles = "# " + cell("Trace id", label_width_) + "    " +
-                         cell("Function", function_width_) + "  Wall s   CPU s";
-    if (any_waits_) titles += "  Wait s";
-    if (any_children_) titles += "  Childr";
-    for (const Column& column : kColumns) titles += fmt::format("{:>7}", column.title);
+                         cell("Function", function_width_) + " Wall s  CPU s";
+    if (any_waits_) titles += " Wait s";
+    if (any_children_) titles += " Childr";
+    for (const Column& column : kColumns)
+      titles += fmt::format("{:>{}}", column.title, column.width);
     if (any_breaks_) titles += fmt::format("{:>7}", "breaks");
     out += titles + '\n';
   }
@@ -184,8 +195,15 @@ class Table {
     if (compile.first_ns == 0) return "-";
     std::uint64_t wall_ns = compile.wall_ns(attribution_.recording().meta().period_ns);
     double wall_s = static_cast<double>(wall_ns) * 1e-9;
-    if (compile.exact) return fmt::format("{:.3f}", wall_s);
-    return fmt::format("{}{:.2f}", any_exact_ ? "~" : "", wall_s);
+    if (compile.exact) return seconds_text(wall_s, 3);
+    return (any_exact_ ? "~" : "") + seconds_text(wall_s, wall_s < 100 ? 2 : 1);
+  }
+
+  // At most six columns up to 11 days: digits behind the point make way.
+  static std::string seconds_text(double seconds, int digits) {
+    std::string text = fmt::format("{:.{}f}", seconds, digits);
+    while (text.size() > 6 && digits > 0) text = fmt::format("{:.{}f}", seconds, --digits);
+    return text;
   }
 
   const CompileWaits& waits_of(CompileIndex compile) const {
@@ -194,8 +212,9 @@ class Table {
   std::string wait_text(CompileIndex compile) const {
     if (!any_waits_) return {};
     const CompileWaits& waits = waits_of(compile);
-    return waits.known ? fmt::format("{:>8.2f}", static_cast<double>(waits.wait_ns) * 1e-9)
-                       : fmt::format("{:>8}", "-");
+    return waits.known
+               ? fmt::format("{:>7}", seconds_text(static_cast<double>(waits.wait_ns) * 1e-9, 2))
+               : fmt::format("{:>7}", "-");
   }
   // CPU time of child processes.
   std::string children_text(const Row& of) const {
@@ -206,8 +225,8 @@ class Table {
     } else {
       for (const Row& row : rows_) ns += tree_.cpu_ns(row.compile);
     }
-    return ns == 0 ? fmt::format("{:>8}", "-")
-                   : fmt::format("{:>8.2f}", static_cast<double>(ns) * 1e-9);
+    return ns == 0 ? fmt::format("{:>7}", "-")
+                   : fmt::format("{:>7}", seconds_text(static_cast<double>(ns) * 1e-9, 2));
   }
 
   void append_row(std::string& out, const Row& row) {
@@ -218,12 +237,12 @@ class Table {
     flags_[2] |= compile.before_attach;
     std::string cpu = "-";
     if (row.samples != 0) {
-      cpu = fmt::format("{:.2f}", static_cast<double>(row.samples) * selection_.period_s);
+      cpu = seconds_text(static_cast<double>(row.samples) * selection_.period_s, 2);
     }
     out += "  " + cell(attribution_.label(row.compile), label_width_) + ' ' + first +
            (compile.open_at_end ? '>' : ' ') + ' ' +
            function_of(selection_, row.compile, function_width_) +
-           fmt::format("{:>8}{:>8}", wall_text(compile), cpu) + wait_text(row.compile) +
+           fmt::format("{:>7}{:>7}", wall_text(compile), cpu) + wait_text(row.compile) +
            children_text(row) + shares_text(row.shares);
     if (any_breaks_) {
       const auto* breaks = attribution_.graph_breaks(row.compile);
@@ -244,9 +263,9 @@ class Table {
 
   void append_total(std::string& out) const {
     out += "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
-           fmt::format("{:>8}{:>8.2f}", "",
-                       static_cast<double>(total_.samples) * selection_.period_s) +
-           std::string(any_waits_ ? 8 : 0, ' ') + children_text(total_) +
+           fmt::format("{:>7}{:>7}", "",
+                       seconds_text(static_cast<double>(total_.samples) * selection_.period_s, 2)) +
+           std::string(any_waits_ ? kNumberWidth : 0, ' ') + children_text(total_) +
            shares_text(total_.shares) + '\n';
   }
 

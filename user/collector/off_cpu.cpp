@@ -15,6 +15,7 @@
 
 #include "offcpu.skel.h"
 #include "user/collector/clock.h"
+#include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
 #include "user/collector/wait_kind.h"
 #include "user/collector/wait_stacks.h"
@@ -258,6 +259,8 @@ Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t t
   const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
   for (bpf_map* own : {maps.code_caches, maps.rule_caches, maps.wait_memos, maps.wait_sums})
     bpf_map__set_max_entries(own, cpus);
+  ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
+  set_pid_namespace(skeleton->rodata, ours);
   skeleton->rodata->wait_threshold_ns = threshold_ns;
   if (int rc = offcpu_bpf::load(skeleton.get()))
     return off_cpu_error("the kernel refused the off-CPU programs", rc);

@@ -2,34 +2,34 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/syscall.h>
-#include <sys/utsname.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "user/collector/clock.h"
+#include "user/collector/counter_names.h"
 #include "user/collector/event_view.h"
+#include "user/collector/exec_rate.h"
 #include "user/collector/followed_process.h"
+#include "user/collector/heirs.h"
 #include "user/collector/native_frames.h"
 #include "user/collector/native_unwind.h"
 #include "user/collector/off_cpu.h"
 #include "user/collector/process_lives.h"
+#include "user/collector/ring_size.h"
 #include "user/collector/sample_encoder.h"
+#include "user/collector/session_meta.h"
+#include "user/collector/targets_alive.h"
 #include "user/collector/urgent_priority.h"
 #include "user/gpu/gpu_collector.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
 #include "user/target/descendants.h"
 #include "user/target/process.h"
-#include "version.h"
 
 namespace dynprof {
 namespace {
@@ -38,23 +38,10 @@ constexpr int kPollMs = 20;
 constexpr std::uint64_t kFlushEveryNs = 1'000'000'000;
 constexpr std::uint64_t kProgressEveryNs = 250'000'000;
 constexpr std::size_t kMaxDescendants = DP_MAX_PROCESSES;
-// Children that take over what a parent knew, when it ends before they do.
-constexpr std::size_t kMaxHeirs = 64;
-// Programs started in a second that get their native mappings read at once; others after a first look.
-constexpr std::uint64_t kPromptExecs = 200;
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
 // Looking for Python takes long where processes are many: events are read in between.
 constexpr std::uint64_t kLooksNs = 10'000'000;
 // Unwind tables are made in about a second the first time, and read from disk later.
 constexpr std::chrono::milliseconds kTablesWait{1500};
-
-// Room for two seconds of deep stacks from every CPU, so that a slow look-up loses nothing.
-std::uint64_t ring_bytes(std::uint32_t frequency_hz) {
-  constexpr std::uint64_t kDeepSample = 2048;  // some 90 Python and 60 native frames
-  std::uint64_t wanted =
-      2ULL * frequency_hz * std::max(1U, std::thread::hardware_concurrency()) * kDeepSample;
-  return std::bit_ceil(std::clamp<std::uint64_t>(wanted, 4 << 20, 64 << 20));
-}
 
 class LiveSession final : public Session {
  public:
@@ -92,34 +79,9 @@ class LiveSession final : public Session {
   }
 
   Meta meta() const override {
-    Meta meta;
-    meta.target_pid = options_.targets.size() == 1 ? options_.targets[0] : 0;
-    meta.frequency_hz = options_.frequency_hz;
-    meta.period_ns = events_.period_ns;
-    meta.start_ns = start_ns_;
-    meta.realtime_offset_ns = static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME)) -
-                              static_cast<std::int64_t>(monotonic_ns());
-    meta.event = events_.name;
-    utsname host = {};
-    if (uname(&host) == 0) {
-      meta.host = host.nodename;
-      meta.kernel = host.release;
-    }
-    if (options_.all) {
-      meta.target_pid = -1;
-      meta.command = "all processes";
-    }
-    if (!options_.targets.empty()) {
-      meta.command = options_.command_lines ? read_command_line(options_.targets[0])
-                                            : read_comm(options_.targets[0], options_.targets[0]);
-      auto at = processes_.find(options_.targets[0]);
-      if (at != processes_.end() && at->second.python()) {
-        meta.python = at->second.python()->version;
-        meta.torch = at->second.torch();
-      }
-    }
-    meta.version = DYNPROF_VERSION;
-    return meta;
+    auto first = options_.targets.empty() ? processes_.end() : processes_.find(options_.targets[0]);
+    return describe_session(options_, events_, start_ns_,
+                            first == processes_.end() ? nullptr : &first->second);
   }
 
   Result<void> attach() override {
@@ -220,12 +182,10 @@ class LiveSession final : public Session {
 
  private:
   Result<void> add_target(pid_t pid) {
-    ASSIGN_OR_RETURN(ProcessStat stat, check_target(pid));
+    TRY(check_target(pid));
     follow(pid, 0);
     there_.emplace_back(pid, 0);
-    UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-    pidfds_[pid] = std::move(pidfd);
-    start_ticks_[pid] = stat.start_ticks;
+    targets_alive_.add(pid);
     return {};
   }
 
@@ -244,24 +204,16 @@ class LiveSession final : public Session {
     return at->second;
   }
 
-  // A child that was forked knows what its parent knew: once somebody asks, since most of them exec, or
-  // end, before that.
   void inherit(pid_t child) {
-    auto heir = heirs_.find(child);
-    if (heir == heirs_.end()) return;
-    auto parent = processes_.find(heir->second);
-    auto at = processes_.find(child);
-    heirs_.erase(heir);
-    if (parent != processes_.end() && at != processes_.end())
-      at->second.inherit(parent->second, *kernel_);
+    const pid_t parent = heirs_.take_parent(child);
+    FollowedProcess* from = find_process(parent);
+    FollowedProcess* heir = find_process(child);
+    if (parent && from && heir) heir->inherit(*from, *kernel_);
   }
 
   // What this process knew is about to go.
   void settle_heirs(pid_t parent) {
-    std::vector<pid_t> children;
-    for (auto [child, of] : heirs_)
-      if (of == parent && children.size() < kMaxHeirs) children.push_back(child);
-    for (pid_t child : children) inherit(child);
+    for (pid_t child : heirs_.of(parent)) inherit(child);
   }
 
   // Between the first look at all processes and the tracepoints some have ended and others begun.
@@ -326,29 +278,17 @@ class LiveSession final : public Session {
       look_for_code(view->sample, at->second);
       return;
     }
-    if (header->kind == DP_EVENT_PHASE) {
-      auto event = decode_phase_event(bytes);
-      auto at = processes_.find(static_cast<pid_t>(header->pid));
-      if (event && at != processes_.end()) at->second.on_phase(*event, *writer_, *kernel_);
-      return;
-    }
-    if (header->kind == DP_EVENT_INLINE) {
-      auto event = decode_inline_event(bytes);
-      auto at = processes_.find(static_cast<pid_t>(header->pid));
-      if (event && at != processes_.end()) at->second.on_inline(*event, *writer_, *kernel_);
-      return;
-    }
-    if (header->kind == DP_EVENT_BREAK) {
-      auto event = decode_break_event(bytes);
-      auto at = processes_.find(static_cast<pid_t>(header->pid));
-      if (event && at != processes_.end()) at->second.on_break(*event, *writer_, *kernel_);
-      return;
-    }
-    if (header->kind == DP_EVENT_PROBE) {
-      auto event = decode_probe_event(bytes);
-      auto at = processes_.find(static_cast<pid_t>(header->pid));
-      if (event && at != processes_.end()) at->second.on_probe(*event, *writer_, *kernel_);
-      return;
+    switch (header->kind) {
+      case DP_EVENT_PHASE:
+        return deliver(decode_phase_event(bytes), *header, &FollowedProcess::on_phase);
+      case DP_EVENT_INLINE:
+        return deliver(decode_inline_event(bytes), *header, &FollowedProcess::on_inline);
+      case DP_EVENT_BREAK:
+        return deliver(decode_break_event(bytes), *header, &FollowedProcess::on_break);
+      case DP_EVENT_PROBE:
+        return deliver(decode_probe_event(bytes), *header, &FollowedProcess::on_probe);
+      default:
+        break;
     }
     if (header->kind == DP_EVENT_WAIT || header->kind == DP_EVENT_WAIT_STACK) {
       on_off_cpu(*header, bytes);
@@ -366,6 +306,13 @@ class LiveSession final : public Session {
     } else {
       malformed_++;
     }
+  }
+
+  template <class Event>
+  void deliver(const std::optional<Event>& event, const dp_event_header& header,
+               void (FollowedProcess::*handle)(const Event&, RecordingWriter&, KernelSide&)) {
+    FollowedProcess* process = find_process(static_cast<pid_t>(header.pid));
+    if (event && process) (process->*handle)(*event, *writer_, *kernel_);
   }
 
   // Without it the recording is of time on the CPU alone.
@@ -436,22 +383,22 @@ class LiveSession final : public Session {
 
   void on_fork(pid_t pid, pid_t parent) {
     processes_.erase(pid);  // an older process of that number
-    heirs_.erase(pid);
+    heirs_.forget(pid);
     follow(pid, parent);
     gpu_->forget(pid);
     gpu_->forked(pid);
     inherit(parent);
-    if (processes_.contains(parent)) heirs_[pid] = parent;
+    if (processes_.contains(parent)) heirs_.add(pid, parent);
   }
 
   void on_exec(pid_t pid, const ProcessEventView& view) {
     auto at = processes_.find(pid);
     if (at == processes_.end()) return;
     settle_heirs(pid);
-    heirs_.erase(pid);
+    heirs_.forget(pid);
     at->second.forget_image(view.event.header.time_ns);
     at->second.runs(view.event.comm, view.exe, view.args);
-    if (exec_is_prompt(view.event.header.time_ns)) give_native_space(at->second);
+    if (exec_rate_.is_low(view.event.header.time_ns)) give_native_space(at->second);
     gpu_->forget(pid);
     // What we told the kernel side while the event was under way was of the old image.
     (void)at->second.tell_kernel(*kernel_);
@@ -460,22 +407,14 @@ class LiveSession final : public Session {
       note(fmt::format("process {} has started another program", pid));
   }
 
-  bool exec_is_prompt(std::uint64_t time_ns) {
-    if (time_ns - exec_second_ns_ >= kSecondNs) {
-      exec_second_ns_ = time_ns;
-      execs_ = 0;
-    }
-    return execs_++ < kPromptExecs;
-  }
-
   void on_exit(pid_t pid) {
     auto at = processes_.find(pid);
     if (at == processes_.end()) return;
     settle_heirs(pid);
-    heirs_.erase(pid);
+    heirs_.forget(pid);
     at->second.describe(*writer_);
     if (is_target(pid)) {
-      ended_targets_.insert(pid);
+      targets_alive_.ended(pid);
     } else if (!gpu_->traces(pid)) {
       unreadable_codes_ += at->second.unreadable_codes();
       lost_edges_ += at->second.lost_edges();
@@ -582,13 +521,7 @@ class LiveSession final : public Session {
       trailer_.reason = "size limit";
       return true;
     }
-    // Exit events can be lost; the pidfd cannot.
-    for (auto& [pid, pidfd] : pidfds_) {
-      if (!pidfd.valid() || ended_targets_.count(pid)) continue;
-      pollfd poll_fd = {pidfd.get(), POLLIN, 0};
-      if (poll(&poll_fd, 1, 0) == 1) ended_targets_.insert(pid);
-    }
-    if (!options_.targets.empty() && ended_targets_.size() == options_.targets.size()) {
+    if (targets_alive_.all_ended()) {
       trailer_.reason = "target exited";
       return true;
     }
@@ -610,11 +543,6 @@ class LiveSession final : public Session {
   }
 
   void fill_trailer(std::uint64_t end) {
-    static constexpr std::array<const char*, DP_COUNTER_COUNT> kNames = {
-#define DYNPROF_NAME(id, name, sentence) name,
-        DP_COUNTERS(DYNPROF_NAME)
-#undef DYNPROF_NAME
-    };
     Counters counters = kernel_->counters();
     for (auto& [pid, process] : processes_) {
       unreadable_codes_ += process.unreadable_codes();
@@ -626,8 +554,7 @@ class LiveSession final : public Session {
     counters[DP_COUNT_UNMERGED] = unmerged_;
     counters[DP_COUNT_WAIT_STACK_LOST] = wait_stacks_lost_;
     gpu_->fill(counters);
-    for (std::size_t i = 0; i < counters.size(); i++)
-      if (counters[i]) trailer_.counters[kNames[i]] = counters[i];
+    trailer_.counters = named_counters(counters);
     trailer_.end_ns = end;
   }
 
@@ -641,15 +568,12 @@ class LiveSession final : public Session {
   std::unique_ptr<GpuCollector> gpu_;
   SamplingEvents events_;
   std::map<pid_t, FollowedProcess> processes_;
-  std::map<pid_t, pid_t> heirs_;                // child -> parent it has not inherited from yet
+  Heirs heirs_;
   std::vector<std::pair<pid_t, pid_t>> there_;  // when we attached, and their parents
   ProcessLives lives_;
   pid_t looked_last_ = 0;
-  std::uint64_t exec_second_ns_ = 0;
-  std::uint64_t execs_ = 0;
-  std::map<pid_t, UniqueFd> pidfds_;
-  std::map<pid_t, std::uint64_t> start_ticks_;
-  std::set<pid_t> ended_targets_;
+  ExecRate exec_rate_;
+  TargetsAlive targets_alive_;
   std::set<std::string> noted_;
   std::uint64_t start_ns_ = 0;
   std::uint64_t sampling_since_ns_ = 0;

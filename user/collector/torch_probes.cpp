@@ -126,29 +126,34 @@ bool TorchProbes::edge(const dp_probe_event& event, std::string_view node, Recor
       count_region(event.header.time_ns);
       edge.kind = EdgeKind::kRegionBegin;
       edge.name = writer.string(name);
-      return true;
+      return run_begins(regions_[event.header.tid], true);
     case DP_PROBE_REGION_END:
       edge.kind = EdgeKind::kRegionEnd;
-      return true;
-    case DP_PROBE_NODE_BEGIN: {
+      return run_ends(regions_[event.header.tid]);
+    case DP_PROBE_NODE_BEGIN:
       count_region(event.header.time_ns);
-      std::vector<bool>& open = nodes_[event.header.tid];
-      if (open.size() == kMaxNodes) open.clear();
-      open.push_back(!node.empty());
       edge.kind = EdgeKind::kRegionBegin;
       edge.name = writer.string(node);
-      return !node.empty();
-    }
-    case DP_PROBE_NODE_END: {
-      std::vector<bool>& open = nodes_[event.header.tid];
-      const bool recorded = !open.empty() && open.back();
-      if (!open.empty()) open.pop_back();
+      return run_begins(nodes_[event.header.tid], !node.empty());
+    case DP_PROBE_NODE_END:
       edge.kind = EdgeKind::kRegionEnd;
-      return recorded;
-    }
+      return run_ends(nodes_[event.header.tid]);
     default:
       return false;
   }
+}
+
+// The probes go one after the other: once they are given up, a run may have one edge without the other.
+bool TorchProbes::run_begins(std::vector<bool>& open, bool recorded) const {
+  if (open.size() == kMaxNodes) open.clear();
+  open.push_back(recorded && !runs_given_up_);
+  return open.back();
+}
+
+bool TorchProbes::run_ends(std::vector<bool>& open) {
+  const bool recorded = !open.empty() && open.back();
+  if (!open.empty()) open.pop_back();
+  return recorded;
 }
 
 bool TorchProbes::begins_compile(const dp_probe_event& event) const {
@@ -160,7 +165,8 @@ bool TorchProbes::begins_compile(const dp_probe_event& event) const {
 void TorchProbes::count_region(std::uint64_t now_ns) {
   if (now_ns / kSecondNs != std::exchange(second_, now_ns / kSecondNs)) runs_ = 0;
   if (++runs_ < kMaxRunsPerSecond || region_links_.empty()) return;
-  region_links_.clear();
+  runs_given_up_ = true;
+  while (!region_links_.empty()) region_links_.pop_back();  // those of begins first
   problem_ = fmt::format(
       "compiled regions run more than {} times a second: to cost the target nothing, their runs "
       "are "

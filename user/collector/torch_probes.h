@@ -40,6 +40,8 @@ class TorchProbes {
 
  private:
   void count_region(std::uint64_t now_ns);
+  bool run_begins(std::vector<bool>& open, bool recorded) const;
+  static bool run_ends(std::vector<bool>& open);
 
   std::vector<Link> links_;
   std::vector<Link> region_links_;  // runs of regions and of their backwards
@@ -51,7 +53,8 @@ class TorchProbes {
   };
   std::unordered_map<std::uint64_t, Counter> counters_;  // by address
   // Per thread the nodes that run now, outermost first: whether each is in the recording.
-  std::unordered_map<std::uint32_t, std::vector<bool>> nodes_;
+  std::unordered_map<std::uint32_t, std::vector<bool>> nodes_, regions_;
+  bool runs_given_up_ = false;
   bool attached_ = false;
   bool sees_frames_ = false;
   bool sees_waits_ = false;
