@@ -169,6 +169,7 @@ ProcessTree::ProcessTree(const Attribution& attribution)
       cpu_(attribution.compiles().size()) {
   if (!known_) return;
   LifeReader(attribution.recording(), all_).read(tables_);
+  for (ProcessIndex i = 0; i < all_.size(); ++i) children_of_[all_[i].parent_pid].push_back(i);
   std::map<std::int32_t, std::vector<CompileIndex>> by_pid;
   for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {
     const Compile& compile = attribution.compiles()[i];
@@ -369,6 +370,26 @@ std::vector<Interval> ProcessTree::off_cpu(CompileIndex index) const {
   }
   gap(compile.last_ns);
   return gaps;
+}
+
+const ChildProcess* ProcessTree::waited_for(std::int32_t pid, std::int32_t tid,
+                                            const Wait& wait) const {
+  if (wait.count != 1 || (wait.kind != WaitKind::kChild && wait.kind != WaitKind::kPipe))
+    return nullptr;
+  const auto at = children_of_.find(pid);
+  if (at == children_of_.end()) return nullptr;
+  const ChildProcess* found = nullptr;
+  for (ProcessIndex i : at->second) {
+    const ChildProcess& child = all_[i];
+    if (child.begin_ns >= wait.end_ns()) break;        // they are by their begin
+    if (child.worker || !child.begin_known) continue;  // of a pool, or always there
+    if (child.parent_tid != 0 && child.parent_tid != tid) continue;
+    const std::uint64_t begin = std::max(child.begin_ns, wait.begin_ns);
+    const std::uint64_t end = std::min(child.end_ns, wait.end_ns());
+    if (end <= begin || 2 * (end - begin) < wait.span_ns) continue;
+    found = &child;
+  }
+  return found;
 }
 
 std::string ProcessTree::title(const ChildProcess& child, const ProcessImage& image) const {

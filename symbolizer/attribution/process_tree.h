@@ -88,6 +88,9 @@ class ProcessTree {
   // When it was: its recorded waits. In a recording without them, gaps between two samples that are longer
   // than two periods.
   std::vector<Interval> off_cpu(CompileIndex compile) const;
+  // The child that a wait of this thread (for a child, or for a pipe) was for: the one it started last, of
+  // those that ran for most of the wait. Null: there is none.
+  const ChildProcess* waited_for(std::int32_t pid, std::int32_t tid, const Wait& wait) const;
   // "g++ main.cpp": the program's name and the source it was given; raw text from the target.
   std::string title(const ChildProcess& child) const;
   std::string title(const ChildProcess& child, const ProcessImage& image) const;
@@ -114,6 +117,7 @@ class ProcessTree {
   std::vector<WorkerShare> shares_;
   std::uint64_t joined_ns_ = 0, shared_ns_ = 0, other_ns_ = 0;
   std::vector<std::pair<std::int32_t, std::vector<CompileIndex>>> compiles_of_;  // by pid, ordered
+  std::map<std::int32_t, std::vector<ProcessIndex>> children_of_;  // by the parent's pid
   // By pid and tid: when a thread was on a CPU inside a compile.
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<std::uint64_t>> busy_;
 };

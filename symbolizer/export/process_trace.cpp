@@ -42,8 +42,7 @@ std::map<std::int32_t, TraceShared::ChildRow> child_process_rows(const ProcessTr
   std::int64_t sort = kChildSort;
   for (ProcessIndex i : drawn(tree)) {
     const ChildProcess& child = tree.all()[i];
-    rows[child.pid] = {cap_text(tree.title(child)) + " (" + std::to_string(child.pid) + ')',
-                       sort++};
+    rows[child.pid] = {cap_text(tree.title(child)), sort++};
   }
   return rows;
 }

@@ -217,13 +217,19 @@ void TraceFile::run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t e
   json_.end_object();
 }
 
+// The child it was for, else the kind of wait.
+std::string TraceFile::what_for(const TraceRow& row, const Wait& wait) const {
+  const ChildProcess* child = shared_.processes.waited_for(row.pid, row.tid, wait);
+  return child ? cap_text(shared_.processes.title(*child)) : std::string(wait_kind_text(wait.kind));
+}
+
 void TraceFile::wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait) {
   if (!slice_begin("idle", row.pid, row.frames_tid(), begin_ns, wait.end_ns())) return;
   const bool preempted = wait.kind == WaitKind::kPreempted;
-  json_.field("name", preempted ? std::string("preempted")
-                                : "wait: " + std::string(wait_kind_text(wait.kind)));
+  json_.field("name", preempted ? std::string("preempted") : "wait: " + what_for(row, wait));
   json_.key("args");
   json_.begin_object();
+  json_.field("kind", wait_kind_text(wait.kind));
   json_.key("runnable_ms");
   json_.microseconds(wait.runnable_ns / 1000);
   if (wait.flags & kWaitAtAttach) json_.field("begin", "not seen");
@@ -356,8 +362,9 @@ void TraceFile::threads(const TraceRow& row) {
     metadata("thread_name", row.pid, row.runs_tid(), "name", "regions (tid " + tid + ')');
     metadata("thread_sort_index", row.pid, row.runs_tid(), "sort_index", row.tid);
   }
+  const std::string_view comm = tables.strings[row.comm];
   metadata("thread_name", row.pid, row.frames_tid(), "name",
-           "thread " + tid + " (" + cap_text(tables.strings[row.comm]) + ')');
+           "thread " + tid + " (" + (comm.empty() ? "gone" : cap_text(comm)) + ')');
   metadata("thread_sort_index", row.pid, row.frames_tid(), "sort_index", row.tid);
 }
 

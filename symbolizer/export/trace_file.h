@@ -99,6 +99,7 @@ class TraceFile {
   void phase(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns,
              CompileIndex compile, const PhaseSpan& span);
   // A thread off the CPU, above the slices of its stack.
+  std::string what_for(const TraceRow& row, const Wait& wait) const;
   void wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait);
   void run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns, const RegionRun& run);
   // The row for the programs of a child process.
