@@ -1,14 +1,13 @@
 #include "user/collector/off_cpu.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -23,8 +22,6 @@
 namespace dynprof {
 namespace {
 
-// sched_switch tells the state of the thread that leaves, as its last argument, from here on.
-constexpr int kMajor = 5, kMinor = 19;
 constexpr std::size_t kMaxThreads = DP_THREAD_TIMES;
 
 Error off_cpu_error(const std::string& what, int value) {
@@ -34,11 +31,23 @@ Error off_cpu_error(const std::string& what, int value) {
   return failure;
 }
 
+struct BtfDeleter {
+  void operator()(btf* types) const { btf__free(types); }
+};
+
+// Whether sched_switch tells the state of the thread that leaves, as its last argument: Linux 5.19 and
+// later. Its arguments are those of `btf_trace_sched_switch`, behind a pointer of the tracepoint's own.
 bool kernel_tells_states() {
-  utsname host = {};
-  int major = 0, minor = 0;
-  if (uname(&host) != 0 || std::sscanf(host.release, "%d.%d", &major, &minor) != 2) return false;
-  return std::pair(major, minor) >= std::pair(kMajor, kMinor);
+  constexpr unsigned kArguments = 5;  // that pointer, preempt, prev, next, prev_state
+  std::unique_ptr<btf, BtfDeleter> types(btf__load_vmlinux_btf());
+  if (!types) return false;
+  const int id = btf__find_by_name_kind(types.get(), "btf_trace_sched_switch", BTF_KIND_TYPEDEF);
+  const btf_type* type = id > 0 ? btf__type_by_id(types.get(), static_cast<unsigned>(id)) : nullptr;
+  for (int i = 0; i < 2 && type && !btf_is_func_proto(type); ++i)
+    type = btf__type_by_id(types.get(), type->type);
+  if (!type || !btf_is_func_proto(type) || btf_vlen(type) != kArguments) return false;
+  const btf_type* last = btf__type_by_id(types.get(), btf_params(type)[kArguments - 1].type);
+  return last && btf_is_int(last) && last->size == 4;
 }
 
 // Where the kernel's __schedule is; 0: it does not tell.
@@ -245,7 +254,8 @@ class LoadedOffCpu final : public OffCpu {
 }  // namespace
 
 Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
-  if (!kernel_tells_states()) return error(fmt::format("it takes Linux {}.{}", kMajor, kMinor));
+  if (!kernel_tells_states())
+    return error("this kernel's sched_switch does not tell why a thread leaves the CPU");
   Skeleton<offcpu_bpf> skeleton(offcpu_bpf::open());
   if (!skeleton) return off_cpu_error("cannot open the off-CPU programs", errno);
   auto& maps = skeleton->maps;
