@@ -32,7 +32,7 @@ const volatile __u64 wait_wakeup_bytes = 1 << 20;
 /* A remembered stack is walked again after this long: what led to a wait is not all of its stack. */
 #define MEMO_AGE_NS 1000000000ULL
 /* A sum of short waits goes out after this long. */
-#define SUM_AGE_NS 100000000ULL
+#define SUM_AGE_NS 10000000ULL
 /* Python frames that tell one wait from another. */
 #define KEY_FRAMES 3
 

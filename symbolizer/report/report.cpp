@@ -53,7 +53,6 @@ void append_tables(std::string& out, const Selection& selection) {
     append_comment(out, "No samples.");
   }
   append_waits(out, selection);
-  if (selection.options.tables) append_profile_tables(out, selection);
 }
 
 }  // namespace
@@ -67,6 +66,7 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
     append_tables(out, selection);
     append_processes(out, selection);
     append_gpu(out, selection);
+    if (options.tables) append_profile_tables(out, selection);
     return out;
   }
   // Asked for compiles: a page of each.
@@ -75,6 +75,7 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
     append_compile_page(out, selection, compile);
     out += "#\n";
     append_tables(out, part(selection, compile));
+    if (options.tables) append_profile_tables(out, part(selection, compile));
   }
   return out;
 }

@@ -189,7 +189,8 @@ def test_a_compile_is_accounted_for(compile_run):
     for row in rows:
         assert row["on_cpu_s"] is not None, row
         parts = row["on_cpu_s"] + row["wait_s"] + row["runnable_s"]
-        assert parts == pytest.approx(row["wall_s"], rel=WALL, abs=0.002), row
+        # Short waits are summed for 10 ms: where in it they were is not known at the compile's two ends.
+        assert parts == pytest.approx(row["wall_s"], rel=WALL, abs=0.02), row
         named = sum(seconds for kind, seconds in row["wait_kinds"].items() if kind != "other")
         if row["wait_s"] > 0.05:
             assert named >= 0.95 * row["wait_s"], row
