@@ -157,24 +157,7 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
   }
   struct walk* walk = &launch->walk;
   launch->function = function;
-  walk->process = *process;
-  walk->frame = 0;
-  walk->caller = 0;
-  walk->check_caller = 0;
-  walk->steps = 0;
-  walk->earlier_frame = 0;
-  walk->page = 0;
-  walk->last_page = 0;
-  walk->marker_notes = 0;
-  walk->programs = 0;
-  walk->empty_call = 0;
-  walk->torch_bytes = 0;
-  __builtin_memset(&walk->sample, 0, sizeof(walk->sample));
-  walk->sample.header.kind = DP_EVENT_GPU_LAUNCH;
-  walk->sample.header.cpu = bpf_get_smp_processor_id();
-  walk->sample.header.time_ns = start_ns;
-  walk->sample.header.pid = pid;
-  walk->sample.header.tid = tid;
+  begin_walk(walk, process, DP_EVENT_GPU_LAUNCH, pid_tgid, start_ns);
   walk->sample.ip = call << 32 | (__u32)correlation;
   walk->sample.flags = flags;
   walk->sample.reason = find_top_frame(walk);

@@ -17,6 +17,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "bpf/sample_parts.bpf.h"
 #include "bpf/torch_state.bpf.h"
 #include "bpf/unwind.bpf.h"
 
@@ -54,13 +55,6 @@ struct wait_memo {
   __u64 refilled_ns;
   struct memo_entry entries[DP_WAIT_MEMO_SLOTS];
 };
-
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct walk);
-} wait_walks SEC(".maps");
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -103,10 +97,6 @@ struct {
   __type(value, struct quick_place);
 } quick_places SEC(".maps");
 
-#define TAIL_WALK 0
-#define TAIL_MARKERS 1
-#define TAIL_NATIVE 2
-
 int walk_wait(struct bpf_raw_tracepoint_args* ctx);
 int read_wait_markers(struct bpf_raw_tracepoint_args* ctx);
 int unwind_wait(struct bpf_raw_tracepoint_args* ctx);
@@ -121,13 +111,6 @@ struct {
                [TAIL_MARKERS] = (void*)&read_wait_markers,
                [TAIL_NATIVE] = (void*)&unwind_wait},
 };
-
-static __always_inline struct walk* current_walk(void) {
-  __u32 zero = 0;
-  return bpf_map_lookup_elem(&wait_walks, &zero);
-}
-
-#include "bpf/sample_parts.bpf.h"
 
 static __always_inline struct dp_thread_time* place_of(__u32 tid) {
   __u32 slot = tid & (DP_THREAD_TIMES - 1);
@@ -308,29 +291,6 @@ static __always_inline bool take_token(struct wait_memo* memo, __u64 now) {
   return may;
 }
 
-static __always_inline void begin_walk(struct walk* walk, struct dp_process* process, __u32 pid,
-                                       __u32 tid, __u64 now) {
-  walk->process = *process;
-  walk->frame = 0;
-  walk->caller = 0;
-  walk->check_caller = 0;
-  walk->steps = 0;
-  walk->earlier_frame = 0;
-  walk->page = 0;
-  walk->last_page = 0;
-  walk->marker_notes = 0;
-  walk->programs = 0;
-  walk->empty_call = 0;
-  walk->torch_bytes = 0;
-  __builtin_memset(&walk->sample, 0, sizeof(walk->sample));
-  walk->sample.header.kind = DP_EVENT_WAIT_STACK;
-  walk->sample.header.cpu = bpf_get_smp_processor_id();
-  walk->sample.header.time_ns = now;
-  walk->sample.header.pid = pid;
-  walk->sample.header.tid = tid;
-  walk->sample.flags = DP_SAMPLE_KERNEL;
-}
-
 /* True: the thread has waited here many times just now, and its stack is taken to be what it was. Every
  * QUICK_STREAK times it is asked again. */
 static __always_inline bool quickly_known(struct quick_place* quick, struct dp_thread_time* place,
@@ -365,7 +325,8 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct dp_pr
   struct quick_place* quick = bpf_map_lookup_elem(&quick_places, &slot);
   if (!quick || quickly_known(quick, place, key, now)) return false;
   quick->stack = 0;
-  begin_walk(walk, process, place->pid, place->tid, now);
+  begin_walk(walk, process, DP_EVENT_WAIT_STACK, (__u64)place->pid << 32 | place->tid, now);
+  walk->sample.flags = DP_SAMPLE_KERNEL;
   key = mix_python(walk, key);
   if (process->flags & DP_PROCESS_TORCH) key = mix_torch(place->tid, key);
   struct memo_entry* entry = &memo->entries[(key >> 40) & (DP_WAIT_MEMO_SLOTS - 1)];
@@ -475,19 +436,14 @@ SEC("raw_tp")
 int read_wait_markers(struct bpf_raw_tracepoint_args* ctx) {
   struct walk* walk = current_walk();
   if (!walk) return 0;
-  __u32 markers = walk->marker_notes;
-  for (__u32 i = 0; i < DP_MAX_MARKERS && i < markers; i++) read_marker_at(i);
-  walk->sample.marker_count = markers;
-  walk->torch_bytes = append_torch_state(markers);
+  read_markers_and_torch(walk);
   bpf_tail_call(ctx, &wait_tails, TAIL_NATIVE);
   count(DP_COUNT_TAIL_CALL_FAILED);
   return 0;
 }
 
 static __always_inline void submit_stack(struct walk* walk) {
-  __u32 size = sizeof(struct dp_sample) + walk->sample.frame_count * sizeof(struct dp_frame) +
-               walk->sample.marker_count * sizeof(struct dp_marker) + walk->torch_bytes +
-               (walk->sample.native_count + walk->sample.kernel_count) * sizeof(__u64);
+  __u32 size = sample_bytes(walk);
   walk->sample.header.size = size;
   __u64 flags = BPF_RB_NO_WAKEUP;
   if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) ||
@@ -496,15 +452,6 @@ static __always_inline void submit_stack(struct walk* walk) {
   asm volatile("" : "+r"(size)); /* as in sampler.bpf.c */
   if (size > DP_MAX_SAMPLE_BYTES) return;
   if (bpf_ringbuf_output(&events, &walk->sample, size, flags)) count(DP_COUNT_WAIT_RING_FULL);
-}
-
-static __always_inline void append_wait_frames(struct bpf_raw_tracepoint_args* ctx,
-                                               struct walk* walk) {
-  __u32 at = walk->native.at;
-  if (at > DP_ADDRESS_ROOM - sizeof(__u64) * DP_MAX_KERNEL_FRAMES) return;
-  long bytes =
-      bpf_get_stack(ctx, (__u8*)walk->frames + at, sizeof(__u64) * DP_MAX_KERNEL_FRAMES, 0);
-  if (bytes > 0) walk->sample.kernel_count = (__u16)(bytes / sizeof(__u64));
 }
 
 SEC("raw_tp")
@@ -517,7 +464,7 @@ int unwind_wait(struct bpf_raw_tracepoint_args* ctx) {
       for (int i = 0; i < DP_MAX_NATIVE_FRAMES && unwind_frame(); i++) {
       }
     if (walk->sample.native_end != DP_COUNT_SAMPLES) count(walk->sample.native_end);
-    append_wait_frames(ctx, walk);
+    append_kernel_frames(ctx, walk);
   }
   submit_stack(walk);
   return 0;

@@ -73,6 +73,36 @@ struct walk {
 };
 #define DP_MAX_SAMPLE_BYTES (sizeof(struct walk) - __builtin_offsetof(struct walk, sample))
 
+/* Nothing is left of the walk before; `pid_tgid` as from current_ids(). */
+static __always_inline void begin_walk(struct walk* walk, const struct dp_process* process,
+                                       __u16 kind, __u64 pid_tgid, __u64 time_ns) {
+  walk->process = *process;
+  walk->frame = 0;
+  walk->caller = 0;
+  walk->check_caller = 0;
+  walk->steps = 0;
+  walk->earlier_frame = 0;
+  walk->page = 0;
+  walk->last_page = 0;
+  walk->marker_notes = 0;
+  walk->programs = 0;
+  walk->empty_call = 0;
+  walk->torch_bytes = 0;
+  __builtin_memset(&walk->sample, 0, sizeof(walk->sample));
+  walk->sample.header.kind = kind;
+  walk->sample.header.cpu = bpf_get_smp_processor_id();
+  walk->sample.header.time_ns = time_ns;
+  walk->sample.header.pid = pid_tgid >> 32;
+  walk->sample.header.tid = (__u32)pid_tgid;
+}
+
+/* Of the event, its variable parts included. */
+static __always_inline __u32 sample_bytes(const struct walk* walk) {
+  return sizeof(struct dp_sample) + walk->sample.frame_count * sizeof(struct dp_frame) +
+         walk->sample.marker_count * sizeof(struct dp_marker) + walk->torch_bytes +
+         (walk->sample.native_count + walk->sample.kernel_count) * sizeof(__u64);
+}
+
 /* Code objects this CPU has already put into a sample, so that known_codes is asked only once per
  * code object and generation. Direct-mapped: a collision costs a look-up, never a wrong answer. */
 struct code_cache_entry {

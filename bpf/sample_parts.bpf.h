@@ -1,9 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Parts of taking a stack that every program which takes one has: global functions, so that the
- * verifier checks each once, not once per marker or frame. Include after the definition of
- * current_walk(), which says where the walk of this CPU is. */
+/* What the programs have in common that take a whole stack, markers and native frames included: the
+ * walk of this CPU, the chain's places, and global functions, so that the verifier checks each once,
+ * not once per marker or frame. */
 #ifndef DYNPROF_BPF_SAMPLE_PARTS_H
 #define DYNPROF_BPF_SAMPLE_PARTS_H
+
+#include "bpf/torch_state.bpf.h"
+#include "bpf/unwind.bpf.h"
+
+/* Places in a chain's BPF_MAP_TYPE_PROG_ARRAY. */
+#define TAIL_WALK 0
+#define TAIL_MARKERS 1
+#define TAIL_NATIVE 2
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct walk);
+} walks SEC(".maps");
+
+static __always_inline struct walk* current_walk(void) {
+  __u32 zero = 0;
+  return bpf_map_lookup_elem(&walks, &zero);
+}
 
 __noinline int read_marker_at(__u32 index) {
   struct walk* walk = current_walk();
@@ -55,6 +75,14 @@ __noinline __u32 append_torch_state(__u32 markers) {
   for (int i = 0; i < (int)(sizeof(*torch) / 8); i++) to[i] = from[i];
   walk->sample.flags |= DP_SAMPLE_TORCH;
   return bytes;
+}
+
+/* Markers, then torch's own state, behind the frames. */
+static __always_inline void read_markers_and_torch(struct walk* walk) {
+  __u32 markers = walk->marker_notes;
+  for (__u32 i = 0; i < DP_MAX_MARKERS && i < markers; i++) read_marker_at(i);
+  walk->sample.marker_count = markers;
+  walk->torch_bytes = append_torch_state(markers);
 }
 
 __noinline int unwind_frame(void) {

@@ -14,6 +14,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "bpf/sample_parts.bpf.h"
 #include "bpf/torch_state.bpf.h"
 #include "bpf/unwind.bpf.h"
 
@@ -25,17 +26,6 @@ const volatile __u64 wakeup_bytes = 1 << 20;
 /* When user space was last woken for code it does not know; of all CPUs. */
 volatile __u64 last_mapping_wakeup;
 #define DP_MAPPING_WAKEUP_NS 2000000ULL
-
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct walk);
-} walks SEC(".maps");
-
-#define TAIL_WALK 0
-#define TAIL_MARKERS 1
-#define TAIL_NATIVE 2
 
 int walk_more(struct bpf_perf_event_data* ctx);
 int read_markers(struct bpf_perf_event_data* ctx);
@@ -52,13 +42,6 @@ struct {
                [TAIL_NATIVE] = (void*)&unwind_native},
 };
 
-static __always_inline struct walk* current_walk(void) {
-  __u32 zero = 0;
-  return bpf_map_lookup_elem(&walks, &zero);
-}
-
-#include "bpf/sample_parts.bpf.h"
-
 /* A library was mapped that user space has not seen, or code was made without a file: then this is
  * true again and again, and user space is not woken for it each time. */
 static __always_inline bool unknown_mapping(const struct walk* walk) {
@@ -72,9 +55,7 @@ static __always_inline bool unknown_mapping(const struct walk* walk) {
  * only for code it has not seen (its name may soon be freed) and when the buffer fills: a wake-up
  * costs several times the sample. */
 static __always_inline void submit(struct walk* walk) {
-  __u32 size = sizeof(struct dp_sample) + walk->sample.frame_count * sizeof(struct dp_frame) +
-               walk->sample.marker_count * sizeof(struct dp_marker) + walk->torch_bytes +
-               (walk->sample.native_count + walk->sample.kernel_count) * sizeof(__u64);
+  __u32 size = sample_bytes(walk);
   walk->sample.header.size = size;
   __u64 flags = BPF_RB_NO_WAKEUP;
   if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) || unknown_mapping(walk) ||
@@ -133,24 +114,7 @@ int sample_cpu(struct bpf_perf_event_data* ctx) {
     count(DP_COUNT_NO_SCRATCH);
     return 0;
   }
-  walk->process = *process;
-  walk->frame = 0;
-  walk->caller = 0;
-  walk->check_caller = 0;
-  walk->steps = 0;
-  walk->earlier_frame = 0;
-  walk->page = 0;
-  walk->last_page = 0;
-  walk->marker_notes = 0;
-  walk->programs = 0;
-  walk->empty_call = 0;
-  walk->torch_bytes = 0;
-  __builtin_memset(&walk->sample, 0, sizeof(walk->sample));
-  walk->sample.header.kind = DP_EVENT_SAMPLE;
-  walk->sample.header.cpu = bpf_get_smp_processor_id();
-  walk->sample.header.time_ns = bpf_ktime_get_ns();
-  walk->sample.header.pid = pid;
-  walk->sample.header.tid = (__u32)pid_tgid;
+  begin_walk(walk, process, DP_EVENT_SAMPLE, pid_tgid, bpf_ktime_get_ns());
   walk->sample.ip = PT_REGS_IP(&ctx->regs);
   if (walk->sample.ip >> 63) walk->sample.flags |= DP_SAMPLE_KERNEL;
   walk->sample.reason = find_top_frame(walk);
@@ -177,10 +141,7 @@ SEC("perf_event")
 int read_markers(struct bpf_perf_event_data* ctx) {
   struct walk* walk = current_walk();
   if (!walk) return 0;
-  __u32 markers = walk->marker_notes;
-  for (__u32 i = 0; i < DP_MAX_MARKERS && i < markers; i++) read_marker_at(i);
-  walk->sample.marker_count = markers;
-  walk->torch_bytes = append_torch_state(markers);
+  read_markers_and_torch(walk);
   finish(ctx, walk);
   return 0;
 }

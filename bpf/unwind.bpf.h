@@ -356,8 +356,7 @@ static __always_inline bool unwind_step(struct walk* walk) {
 }
 
 /* Behind the native addresses. */
-static __always_inline void append_kernel_frames(struct bpf_perf_event_data* ctx,
-                                                 struct walk* walk) {
+static __always_inline void append_kernel_frames(void* ctx, struct walk* walk) {
   __u32 at = walk->native.at;
   if (!(walk->sample.flags & DP_SAMPLE_KERNEL)) return;
   if (at > DP_ADDRESS_ROOM - sizeof(__u64) * DP_MAX_KERNEL_FRAMES) return;
