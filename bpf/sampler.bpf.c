@@ -3,7 +3,8 @@
  * Python stack of the interrupted thread when its process is followed, and sends one variable-length
  * event. Four programs in a chain of tail calls: sample_cpu finds the thread's top frame, walk_more
  * walks DP_FRAMES_PER_PROGRAM frames and calls itself, read_markers reads torch's locals and
- * thread-locals, unwind_native the native stack. On this path: lock-free look-ups, per-CPU memory and the ring buffer only. */
+ * thread-locals, unwind_native the native stack. On this path: lock-free look-ups, per-CPU memory and
+ * the ring buffer only. */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>
@@ -51,9 +52,9 @@ static __always_inline bool unknown_mapping(const struct walk* walk) {
   return true;
 }
 
-/* Sends header, frames, markers, torch's state and addresses as one event. The consumer polls on a timer; it is woken at once
- * only for code it has not seen (its name may soon be freed) and when the buffer fills: a wake-up
- * costs several times the sample. */
+/* Sends header, frames, markers, torch's state and addresses as one event. The consumer polls on a
+ * timer; it is woken at once only for code it has not seen (its name may soon be freed), or has not seen
+ * mapped, and when the buffer fills: a wake-up costs several times the sample. */
 static __always_inline void submit(struct walk* walk) {
   __u32 size = sample_bytes(walk);
   walk->sample.header.size = size;

@@ -31,7 +31,7 @@ class LifeReader {
       if (!child.images.empty()) child.images.back().end_ns = child.end_ns;
     }
     for (ChildProcess& child : out_)
-      child.parent = child.parent < out_.size() ? child.parent : kNoProcess;
+      child.parent = child.parent < out_.size() ? child.parent : kNoChild;
   }
 
  private:
@@ -80,7 +80,7 @@ class LifeReader {
                             .exe = life.exe,
                             .command_line = life.command_line,
                             .command_bytes = life.command_bytes});
-    if (seen && child.parent != kNoProcess) {
+    if (seen && child.parent != kNoChild) {
       const ProcessImage& like = out_[child.parent].images.back();
       child.images.back().command_line = like.command_line;
       child.images.back().command_bytes = like.command_bytes;
@@ -233,7 +233,7 @@ void ProcessTree::join_one(ChildProcess& child) {
   }
   // What a process compiles by itself is its own.
   const bool parent_compiles = !open_at(child.parent_pid, child.begin_ns).empty();
-  if (child.parent != kNoProcess && !parent_compiles) {
+  if (child.parent != kNoChild && !parent_compiles) {
     const ChildProcess& parent = all_[child.parent];
     if (parent.worker) {
       const auto open = open_at(worker_parent(tables_.strings[parent.images.back().command_line]),

@@ -16,7 +16,7 @@
 namespace dynprof {
 
 using ProcessIndex = std::uint32_t;
-inline constexpr ProcessIndex kNoProcess = 0xffffffff;
+inline constexpr ProcessIndex kNoChild = 0xffffffff;
 
 // By what a process was given to a compile, best first.
 enum class JoinRule : std::uint8_t {
@@ -44,7 +44,7 @@ struct ChildProcess {
   std::int32_t pid = 0;
   std::int32_t parent_pid = 0;
   std::int32_t parent_tid = 0;       // 0: not known
-  ProcessIndex parent = kNoProcess;  // if it is one of these
+  ProcessIndex parent = kNoChild;  // if it is one of these
   std::uint64_t begin_ns = 0, end_ns = 0;
   bool begin_known = false, ended = false;
   bool cpu_known = false;

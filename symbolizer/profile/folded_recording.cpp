@@ -13,6 +13,11 @@ FoldedRecording::FoldedRecording(const Attribution& attribution, bool cpu_only)
       whole_(whole_tree_),
       compiles_(compile_tree_) {}
 
+const ProcessTree& FoldedRecording::processes() {
+  if (!processes_) processes_.emplace(attribution_);
+  return *processes_;
+}
+
 Profile FoldedRecording::session() { return whole_.fold(counts_.all()); }
 
 std::vector<StackCount> FoldedRecording::wall_counts(CompileIndex compile) const {

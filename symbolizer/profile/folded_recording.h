@@ -2,10 +2,12 @@
 // stacks by function, and the profiles made from them.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
+#include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/profile/functions.h"
 #include "symbolizer/profile/profile.h"
 #include "symbolizer/profile/stack_counts.h"
@@ -23,6 +25,8 @@ class FoldedRecording {
   std::vector<StackCount> wall_counts(CompileIndex compile) const;
   bool cpu_only() const { return cpu_only_; }
   const Functions& functions() const { return functions_; }
+  // Made when it is first asked for: it goes through all samples.
+  const ProcessTree& processes();
 
   // Everything; stacks from their root.
   Profile session();
@@ -39,6 +43,7 @@ class FoldedRecording {
   Functions functions_;
   CallTree whole_tree_, compile_tree_;
   Folder whole_, compiles_;
+  std::optional<ProcessTree> processes_;
 };
 
 }  // namespace dynprof

@@ -105,7 +105,9 @@ Shares wall_shares(const Attribution& attribution, CompileIndex index) {
 class Table {
  public:
   explicit Table(const Selection& selection)
-      : selection_(selection), attribution_(selection.attribution()), tree_(attribution_) {
+      : selection_(selection),
+        attribution_(selection.attribution()),
+        tree_(selection.folded.processes()) {
     for (CompileIndex i : selection.compiles) rows_.push_back({i});
     add_samples();
     for (Row& row : rows_) {
@@ -271,7 +273,7 @@ class Table {
 
   const Selection& selection_;
   const Attribution& attribution_;
-  ProcessTree tree_;
+  const ProcessTree& tree_;
   std::vector<Row> rows_;
   Row total_{kNoCompile};
   std::size_t left_out_ = 0;

@@ -27,7 +27,7 @@ struct Row {
 
 void append_processes(std::string& out, const Selection& selection) {
   const Attribution& attribution = selection.attribution();
-  const ProcessTree tree(attribution);
+  const ProcessTree& tree = selection.folded.processes();
   if (tree.all().empty()) return;
   std::map<std::tuple<std::string, CompileIndex, JoinRule>, Row> by_key;
   for (const ChildProcess& child : tree.all()) {
@@ -72,9 +72,9 @@ void append_processes(std::string& out, const Selection& selection) {
 
 void append_waited_for(std::string& out, const Selection& selection, CompileIndex index) {
   const Attribution& attribution = selection.attribution();
-  const ProcessTree tree(attribution);
+  const ProcessTree& tree = selection.folded.processes();
   const Compile& compile = attribution.compiles()[index];
-  if (index >= attribution.compiles().size() || tree.of(index).empty()) return;
+  if (tree.of(index).empty()) return;
   const std::vector<Interval> off = tree.off_cpu(index);
   std::vector<std::pair<std::uint64_t, ProcessIndex>> waits;
   for (ProcessIndex i : tree.of(index)) {

@@ -194,7 +194,7 @@ TEST_F(ProcessTreeTest, RowsThatMakeNoSense) {
   Attribution attribution(fake);
   ProcessTree tree(attribution);
   ASSERT_EQ(tree.all().size(), 2u);
-  EXPECT_EQ(tree.all()[0].parent, kNoProcess);
+  EXPECT_EQ(tree.all()[0].parent, kNoChild);
   for (int i = 0; i < 1000; ++i) exec(begin_ + 3, 903, line({"again"}));
   EXPECT_LE(ProcessTree(attribution).all()[0].images.size(), 64u);
 }
