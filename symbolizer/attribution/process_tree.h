@@ -43,7 +43,7 @@ struct ProcessImage {
 struct ChildProcess {
   std::int32_t pid = 0;
   std::int32_t parent_pid = 0;
-  std::int32_t parent_tid = 0;       // 0: not known
+  std::int32_t parent_tid = 0;     // 0: not known
   ProcessIndex parent = kNoChild;  // if it is one of these
   std::uint64_t begin_ns = 0, end_ns = 0;
   bool begin_known = false, ended = false;
