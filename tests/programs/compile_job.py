@@ -9,14 +9,18 @@ Prints `ready <pid>` after torch is imported, waits for a line on stdin, compile
 
     {"pid", "torch", "python",
      "metrics": rows of torch._dynamo.utils.get_compilation_metrics(),
-     "compiles": [{"id", "kind", "tid", "begin", "end", "cpu_ns", "attempts": [[begin, end], ...]}]}
+     "compiles": [{"id", "kind", "tid", "begin", "end", "cpu_ns", "attempts": [[begin, end], ...]}],
+     "contexts": [{"tid", "begin", "end"}, ...]}
 
 `compiles` comes from wrappers around `_compile`, the lazy backward's get_or_compile and, once per
-attempt, transform_code_object; times are CLOCK_MONOTONIC, cpu_ns that thread's CPU clock. With
---unwrapped nothing of torch is touched and `compiles` is empty.
+attempt, transform_code_object; `contexts` from one around the compile_context in which `_compile`
+is called: between its ends the thread has a trace id, from a moment before `_compile` to a moment
+after it. Times are CLOCK_MONOTONIC, cpu_ns that thread's CPU clock. With --unwrapped nothing of
+torch is touched and both are empty.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import json
@@ -31,7 +35,7 @@ import torch._dynamo.convert_frame as convert_frame
 import torch._dynamo.utils as dynamo_utils
 from torch._functorch._aot_autograd import runtime_wrappers
 
-COMPILES = []
+COMPILES, CONTEXTS = [], []
 OPEN = threading.local()  # .row: the compile open on this thread
 
 
@@ -64,6 +68,20 @@ def install_clocks():
         return str(compile_id), "forward"
 
     convert_frame._compile = timed(convert_frame._compile, forward)
+
+    enter = convert_frame.compile_context
+
+    @contextlib.contextmanager
+    def compile_context(context):
+        row = {"tid": threading.get_native_id(), "begin": monotonic_ns()}
+        try:
+            with enter(context):
+                yield context
+        finally:
+            row["end"] = monotonic_ns()
+            CONTEXTS.append(row)
+
+    convert_frame.compile_context = compile_context
 
     compiler = runtime_wrappers._AutogradBackwardCompiler
 
@@ -169,6 +187,7 @@ def main():
         "python": platform.python_version(),
         "metrics": metrics_rows(),
         "compiles": COMPILES,
+        "contexts": CONTEXTS,
     }
     with open(options.out + ".part", "w", encoding="utf-8") as file:
         json.dump(truth, file, indent=1)

@@ -158,10 +158,9 @@ def test_pstats_total_is_samples_and_waits(compile_run):
         stats = pstats.Stats(str(profile_path(compile_run, row)))
         expected = row["samples"] / compile_run.ledger["frequency_hz"]
         expected += (row["wait_s"] or 0) + (row["runnable_s"] or 0)
-        total = sum(tottime for _, _, tottime, _, _ in stats.stats.values())
         # A wait at the edge of a compile is shared out by time: to a sampling period.
-        assert total == pytest.approx(expected, rel=0.01, abs=1.1 / compile_run.ledger["frequency_hz"])
-        assert stats.total_tt == pytest.approx(expected, rel=0.01)
+        period = 1.1 / compile_run.ledger["frequency_hz"]
+        assert stats.total_tt == pytest.approx(expected, rel=0.01, abs=period)
 
 
 def test_pstats_callers_add_up(compile_run):

@@ -25,9 +25,11 @@ std::string version_text(std::uint32_t hex) {
   return text;
 }
 
-// The process runs on while we look: what is torn is looked at again, a little later.
-constexpr int kAttempts = 5;
-constexpr std::chrono::milliseconds kPause{1};
+// The process runs on while we look: what is torn is looked at again, a little later. 3.12 links a
+// call's cframe before it says which frame that is; where a thread was preempted there, only its
+// next slice mends it, and on a busy machine that is tens of milliseconds away.
+constexpr int kAttempts = 100;
+constexpr std::chrono::milliseconds kPause{2};
 
 bool plausible_hex(std::uint32_t hex) {
   std::uint32_t level = hex >> 4 & 0xf;
