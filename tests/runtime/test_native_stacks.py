@@ -149,6 +149,26 @@ def test_merged_stacks_are_exact(recorded, record_property):
     assert recorded.dump.counter("ring_full") == 0
 
 
+def test_split_parts_of_the_loop(interpreter, dynprof, spawn, tmp_path):
+    """Stripped builds name no parts; a third of these samples is in one of Debian's."""
+    target = spawn([interpreter.path, PROGRAM.parent / "cold_parts.py"])
+    target.wait_for("^ready")
+    run = samples.start_recording(dynprof, tmp_path / "out", "-p", target.pid, hertz=HERTZ)
+    target.send("go")
+    target.wait_for("^done", timeout=60)
+    assert target.wait() == 0
+    assert run.wait().rc == 0
+    dump = samples.Dump(tmp_path / "out" / "recording.dynprof")
+    importing = [
+        sample
+        for sample in dump.of_pid(target.pid)
+        if any(frame.name == "fails_to_import" for frame in dump.stack(sample.stack))
+    ]
+    assert len(importing) > 1000
+    unmerged = [sample for sample in importing if sample.flags & samples.UNMERGED]
+    assert len(unmerged) <= (1 - EXACT) * len(importing)
+
+
 def test_without_native_frames(interpreter, dynprof, spawn, tmp_path, libraries):
     target = spawn([interpreter.path, PROGRAM, *libraries, tmp_path / "truth.json", "--seconds", "0.01"])
     run = samples.start_recording(dynprof, tmp_path / "out", "--no-native", "-p", target.pid)

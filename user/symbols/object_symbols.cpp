@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "user/symbols/split_parts.h"
 #include "user/unwind_tables/debug_file.h"
 
 namespace dynprof {
@@ -41,7 +42,12 @@ std::optional<std::string> ObjectSymbols::find_address(std::uint64_t address) co
 
 std::vector<ElfSymbols::Range> ObjectSymbols::parts_of(std::string_view name) const {
   auto parts = separate_ ? separate_->parts_of(name, segments_) : std::vector<ElfSymbols::Range>{};
-  return parts.empty() ? own_->parts_of(name, segments_) : parts;
+  if (!parts.empty()) return parts;
+  parts = own_->parts_of(name, segments_);
+  if (own_->complete() || parts.size() != 1) return parts;
+  // .dynsym has no symbols of parts.
+  for (const ElfSymbols::Range& part : split_parts(*file_, parts[0])) parts.push_back(part);
+  return parts;
 }
 
 }  // namespace dynprof
