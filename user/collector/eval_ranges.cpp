@@ -21,9 +21,9 @@ bool EvalRanges::contains(std::uint64_t address) const {
   });
 }
 
-EvalRanges EvalRanges::find(pid_t pid, const std::string& image_path) {
+std::optional<EvalRanges> EvalRanges::find(pid_t pid, const std::string& image_path) {
   auto mappings = read_mappings(pid);
-  if (!mappings) return {};
+  if (!mappings || mappings->empty()) return std::nullopt;
   std::vector<ElfSymbols::Range> parts;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   for (const Mapping& mapping : *mappings) {
@@ -31,11 +31,11 @@ EvalRanges EvalRanges::find(pid_t pid, const std::string& image_path) {
     if (parts.empty()) {
       auto file = open_mapped_file(pid, mapping);
       auto source = file ? ByteSource::of_file(*std::move(file)) : Result<ByteSource>(file.error());
-      if (!source) return {};
+      if (!source) return std::nullopt;
       const UniqueFd root(
           ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
       auto symbols = ObjectSymbols::read(*std::move(source), root.get(), mapping.path);
-      if (!symbols) return {};
+      if (!symbols) return std::nullopt;
       parts = symbols->parts_of("_PyEval_EvalFrameDefault");
     }
     const std::uint64_t mapped_end = mapping.offset + (mapping.end - mapping.start);

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,8 +16,9 @@ class EvalRanges {
  public:
   EvalRanges() = default;
   explicit EvalRanges(std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges);
-  // From the symbols of the file that holds the interpreter; nothing when it has none.
-  static EvalRanges find(pid_t pid, const std::string& image_path);
+  // From the symbols of the file that holds the interpreter; empty when it has none, nullopt when the
+  // process cannot be read (any more).
+  static std::optional<EvalRanges> find(pid_t pid, const std::string& image_path);
 
   bool contains(std::uint64_t address) const;
   bool empty() const { return ranges_.empty(); }

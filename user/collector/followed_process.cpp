@@ -58,7 +58,7 @@ FollowedProcess::~FollowedProcess() = default;
 
 void FollowedProcess::inherit(const FollowedProcess& parent, KernelSide& kernel) {
   python_ = parent.python_;
-  native_space_ = parent.native_space_;
+  set_native_space(parent.native_space_);
   eval_ranges_ = parent.eval_ranges_;
   if (!python_) return;
   python_->pid = pid_;
@@ -82,7 +82,7 @@ void FollowedProcess::forget_image(std::uint64_t now_ns) {
   lines_.reset();
   phase_names_.clear();
   space_.forget();
-  native_space_.reset();
+  set_native_space(nullptr);
   native_addresses_.clear();
   eval_ranges_.reset();
   described_ = false;
@@ -109,6 +109,8 @@ Result<void> FollowedProcess::discover(std::uint64_t now_ns, KernelSide& kernel)
     python_ = std::move(*found);
     access_ = std::make_unique<Access>(pid_, *python_);
     described_ = false;
+    // Before its first sample: by then it may have ended.
+    if (native_space_) knows_eval_loop();
   }
   look_for_torch(now_ns, kernel);
   looks_++;
@@ -386,10 +388,17 @@ void FollowedProcess::end_watches(RecordingWriter& writer, KernelSide& kernel) {
   if (auto process = watched(writer, kernel)) watch_.finish(*process, monotonic_ns());
 }
 
+void FollowedProcess::set_native_space(NativeSpaceRef space) {
+  native_space_ = std::move(space);
+  space_.set_kept(native_space_);
+}
+
 bool FollowedProcess::knows_eval_loop() {
   if (!python_) return false;
   if (!eval_ranges_) {
-    eval_ranges_ = EvalRanges::find(pid_, python_->image_path);
+    auto found = EvalRanges::find(pid_, python_->image_path);
+    if (!found) told_stripped_ = true;  // it has ended: not that
+    eval_ranges_ = std::move(found).value_or(EvalRanges());
     // Addresses met before this was known to be Python were taken for other code.
     native_addresses_.clear();
   }

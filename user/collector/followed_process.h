@@ -89,7 +89,7 @@ class FollowedProcess {
   // The name of an open phase in a sample; 0: the str is gone.
   StringId phase_name(const dp_phase_name& name, RecordingWriter& writer);
   // Null: native stacks are not wanted. Tell the kernel side after a change.
-  void set_native_space(NativeSpaceRef space) { native_space_ = std::move(space); }
+  void set_native_space(NativeSpaceRef space);
   const NativeSpaceRef& native_space() const { return native_space_; }
   // Of a word of a native stack: an address, | DP_NATIVE_EXACT.
   NativeAddress native_address(std::uint64_t word, NativeFrames& native, std::uint64_t now_ns);

@@ -52,11 +52,15 @@ const Mapping* AddressSpace::find(std::uint64_t address, std::uint64_t now_ns) {
   if (const Mapping* mapping = search(address)) return mapping;
   if (!mappings_.empty() && now_ns < read_ns_ + kReadAgainAfterNs) return nullptr;
   read_ns_ = now_ns;
-  auto mappings = read_mappings(pid_);
-  if (!mappings) return nullptr;
-  mappings_.clear();
-  for (Mapping& mapping : *mappings)
-    if (mapping.executable) mappings_.push_back(std::move(mapping));
+  std::vector<Mapping> executable;
+  // A child that was forked may by now be another program; its samples before that are of its parent's.
+  const bool inherited = kept_ && kept_->pid != pid_;
+  if (!inherited)
+    if (auto mappings = read_mappings(pid_))
+      for (Mapping& mapping : *mappings)
+        if (mapping.executable) executable.push_back(std::move(mapping));
+  if (executable.empty() && kept_) executable = kept_->mappings();
+  mappings_ = std::move(executable);
   return search(address);
 }
 

@@ -16,6 +16,7 @@
 
 #include "symbolizer/base/unique_fd.h"
 #include "symbolizer/recording/writer.h"
+#include "user/collector/native_unwind.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -24,6 +25,9 @@ namespace dynprof {
 class AddressSpace {
  public:
   explicit AddressSpace(pid_t pid) : pid_(pid) {}
+  // Where its mappings are kept when it has ended, or those of the parent that it shares them with;
+  // may be null.
+  void set_kept(NativeSpaceRef kept) { kept_ = std::move(kept); }
   // nullptr: no file or named region is mapped there.
   const Mapping* find(std::uint64_t address, std::uint64_t now_ns);
   void forget() { mappings_.clear(); }
@@ -36,6 +40,7 @@ class AddressSpace {
 
   pid_t pid_;
   std::uint64_t id_ = next_id();
+  NativeSpaceRef kept_;
   std::vector<Mapping> mappings_;  // executable ones, by address
   std::uint64_t read_ns_ = 0;
 };

@@ -13,8 +13,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "user/target/process.h"
 #include "user/unwind_tables/table_cache.h"
 
 namespace dynprof {
@@ -26,6 +30,20 @@ struct NativeSpace {
   std::uint32_t owner = 0;
   pid_t pid = 0;                          // whose mappings these are
   std::atomic<std::uint32_t> version{0};  // of the mappings the kernel side knows
+
+  // Those mappings: all that is left of a process that has ended.
+  std::vector<Mapping> mappings() const {
+    const std::lock_guard lock(mutex_);
+    return mappings_;
+  }
+  void set_mappings(std::vector<Mapping> mappings) {
+    const std::lock_guard lock(mutex_);
+    mappings_ = std::move(mappings);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Mapping> mappings_;
 };
 using NativeSpaceRef = std::shared_ptr<NativeSpace>;
 

@@ -128,6 +128,9 @@ std::uint64_t NativeWorker::look(NativeSpace& space) {
   if (!same) {
     auto set = maps_.set_space(space.slot, space.owner, next_content_++, fresh.mappings);
     if (!set) problem(fmt::format("{}; native stacks are incomplete", set.error().what));
+    std::vector<Mapping> mappings;
+    for (CodeMapping& code : read->mappings) mappings.push_back(std::move(code.mapping));
+    space.set_mappings(std::move(mappings));
     space.version.fetch_add(1, std::memory_order_release);
   }
   // The new users are counted already: tables of both never go in between.
