@@ -433,19 +433,21 @@ DP_ASSERT_SIZE(dp_wait_event, 80);
 struct dp_thread_time {
   __u32 tid; /* 0: free */
   __u32 pid;
-  __u64 out_ns;  /* off the CPU since, 0: it runs */
-  __u64 in_ns;   /* on it since, 0: not known */
-  __u64 wake_ns; /* woken up since, 0: not yet */
+  __u64 out_ns;   /* off the CPU since, 0: it runs */
+  __u64 in_ns;    /* on it since, 0: not known */
+  __u64 wake_ns;  /* woken up since, 0: not yet, or not traced */
+  __u64 delay_ns; /* sched_info.run_delay as it left the CPU */
   __u64 cpu_ns;
   __u64 stack;
   __s32 call;
   __u16 mode;
   __u8 flags;
   __u8 state;
+  struct dp_wait_event sum; /* short waits in one place; count 0: none */
 };
-DP_ASSERT_SIZE(dp_thread_time, 56);
+DP_ASSERT_SIZE(dp_thread_time, 144);
 
-/* Map `wait_sums`: CPU -> this. */
+/* Map `wait_sums`: CPU -> this. Short waits in other places than the thread's own sum is of. */
 struct dp_wait_sums {
   struct dp_wait_event slots[DP_WAIT_SUM_SLOTS]; /* count 0: free */
 };

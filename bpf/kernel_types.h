@@ -54,8 +54,26 @@ struct linux_binprm {
   const char* filename; /* as it was given to execve */
 };
 
+struct task_struct;
+
+/* The run queue of a CPU. */
+struct rq {
+  struct task_struct* curr; /* at sched_switch: the one that is about to run */
+  unsigned long long clock;
+};
+struct cfs_rq {
+  struct rq* rq; /* CONFIG_FAIR_GROUP_SCHED */
+};
+
 struct sched_entity {
   unsigned long long sum_exec_runtime; /* CPU time in ns, as of the last tick or switch */
+  struct cfs_rq* cfs_rq;               /* CONFIG_FAIR_GROUP_SCHED; of the CPU the task is on */
+};
+
+/* CONFIG_SCHED_INFO; times are the run queue's. */
+struct sched_info {
+  unsigned long long run_delay;   /* ready to run and not running, until it last began to run */
+  unsigned long long last_queued; /* ready since, 0: it runs or waits */
 };
 
 /* A call whose return is probed: the kernel put its own address where the return address was. */
@@ -89,6 +107,7 @@ struct task_struct {
   int tgid;
   char comm[16];
   struct sched_entity se;
+  struct sched_info sched_info;
   struct pid* thread_pid;
   int exit_code;
   struct task_struct* group_leader;

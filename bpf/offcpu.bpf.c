@@ -3,10 +3,10 @@
  * when it began to wait.
  *
  * It runs at every switch of every CPU, with the run queue locked, so it must be cheap: other
- * processes cost one look-up each. A preempted thread is only timed. A wait's stack is walked only
- * when what led to it (system call, user stack and instruction pointer, top Python frames, torch's
- * compile) is new on this CPU, and within a token bucket. At the thread's return the wait becomes an
- * event when it was long, else it is summed up with equal ones. Nothing is inserted into a hash. */
+ * processes cost one look-up each, and the clock is read only for followed ones. A preempted thread
+ * is only timed. A wait's stack is walked only when what led to it (wait_key.bpf.h) is new on this
+ * CPU, and within a token bucket. At the thread's return the wait becomes an event when it was long,
+ * else it is added to the sum of those before it. Nothing is inserted into a hash. */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>
@@ -20,12 +20,17 @@
 #include "bpf/sample_parts.bpf.h"
 #include "bpf/torch_state.bpf.h"
 #include "bpf/unwind.bpf.h"
+#include "bpf/wait_key.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* A wait at least this long is an event of its own; set before load. */
 const volatile __u64 wait_threshold_ns = 1000000;
 const volatile __u64 wait_wakeup_bytes = 1 << 20;
+/* The scheduler keeps how long a task was ready to run (CONFIG_SCHED_INFO), and its run queue can be
+ * reached from the task (CONFIG_FAIR_GROUP_SCHED): the moment of its waking need not be traced. Set
+ * before load. */
+const volatile bool scheduler_keeps_delays = true;
 
 /* Stacks walked per second and CPU, and how many of them at once. */
 #define WALK_COST_NS (1000000000ULL / 1000)
@@ -34,12 +39,7 @@ const volatile __u64 wait_wakeup_bytes = 1 << 20;
 #define MEMO_AGE_NS 1000000000ULL
 /* A sum of short waits goes out after this long. */
 #define SUM_AGE_NS 10000000ULL
-/* Python frames that tell one wait from another. */
-#define KEY_FRAMES 3
-
 #define TASK_DEAD_STATE 0x80
-#define CALL_READ 0 /* x86-64 */
-#define CALL_WRITE 1
 
 struct memo_entry {
   __u64 key;
@@ -77,24 +77,37 @@ struct {
   __type(value, struct dp_thread_time);
 } thread_times SEC(".maps");
 
-/* A thread that waits in one place again and again, thousands of times a second: the place without its
- * Python frames, which then are not read each time. */
+/* A place where a thread waits again and again, hundreds or thousands of times a second: known by its
+ * top Python frame alone, without its callers and torch's compile. */
 struct quick_place {
   __u64 key;
-  __u64 stack;
+  __u64 stack; /* as last asked; 0: not known */
   __u64 last_ns;
-  __u32 streak; /* waits there in a row, each soon after the one before */
+  __u64 asked_ns;
+  struct top_frame top;
+  __u16 streak; /* waits there, each soon after the one before, up to QUICK_STREAK */
+  __u16 left;   /* waits until it is asked again */
   __u16 mode;
   __u16 pad;
 };
-#define QUICK_STREAK 64
-#define QUICK_GAP_NS 200000ULL
+#define QUICK_WAYS 4
+#define QUICK_STREAK 16
+#define QUICK_WAITS 64 /* on average until it is asked again */
+#define QUICK_GAP_NS 1000000ULL
+#define QUICK_AGE_NS 10000000ULL
+#define PLAIN_AGE_NS 100000000ULL /* ... of threads that knew nothing of Python */
+
+struct quick_places {
+  __u64 thread_state; /* of CPython, as last found */
+  struct frame_fields fields;
+  struct quick_place ways[QUICK_WAYS];
+};
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, DP_THREAD_TIMES);
   __type(key, __u32);
-  __type(value, struct quick_place);
+  __type(value, struct quick_places);
 } quick_places SEC(".maps");
 
 int walk_wait(struct bpf_raw_tracepoint_args* ctx);
@@ -112,47 +125,44 @@ struct {
                [TAIL_NATIVE] = (void*)&unwind_wait},
 };
 
-static __always_inline struct dp_thread_time* place_of(__u32 tid) {
-  __u32 slot = tid & (DP_THREAD_TIMES - 1);
-  return bpf_map_lookup_elem(&thread_times, &slot);
+/* For older kernels' types, whatever user space says. */
+static __always_inline bool delays_are_known(void) {
+  return scheduler_keeps_delays && bpf_core_field_exists(struct sched_info, last_queued) &&
+         bpf_core_field_exists(struct sched_entity, cfs_rq) &&
+         bpf_core_field_exists(struct cfs_rq, rq);
 }
 
-/* ---- the end of a wait ------------------------------------------------------------------------ */
+/* This CPU's: the current task is on it, whatever its class, the idle one included. */
+static __always_inline const struct rq* run_queue(void) {
+  const struct task_struct* task = bpf_get_current_task_btf();
+  return task->se.cfs_rq->rq;
+}
+
+/* Of a task that may be read without a helper. */
+static __always_inline __u64 ids_of(const struct task_struct* task) {
+  return (__u64)(__u32)task->tgid << 32 | (__u32)task->pid;
+}
+
+/* The thread that is about to run, where it may be read without a helper; else 0. */
+static __always_inline const struct task_struct* next_task(struct bpf_raw_tracepoint_args* ctx) {
+  if (!delays_are_known()) return 0;
+  const struct task_struct* next = run_queue()->curr;
+  return (__u64)next == ctx->args[2] ? next : 0;
+}
+
+/* As current_ids(). */
+static __always_inline __u64 next_ids(struct bpf_raw_tracepoint_args* ctx,
+                                      const struct task_struct* readable) {
+  if (!pid_level && readable) return ids_of(readable);
+  struct task_struct* next = (struct task_struct*)ctx->args[2];
+  return (__u64)pid_of(next) << 32 | tid_of(next);
+}
+
+/* ---- threads ---------------------------------------------------------------------------------- */
 
 static __always_inline void send_wait(const struct dp_wait_event* event) {
   if (bpf_ringbuf_output(&events, (void*)event, sizeof(*event), BPF_RB_NO_WAKEUP))
     count(DP_COUNT_WAIT_RING_FULL);
-}
-
-static __always_inline bool same_place(const struct dp_wait_event* sum,
-                                       const struct dp_wait_event* wait) {
-  return sum->header.tid == wait->header.tid && sum->stack == wait->stack &&
-         sum->call == wait->call && sum->flags == wait->flags && sum->mode == wait->mode;
-}
-
-/* Adds a short wait to the sum of its place, which goes out when it is old or its slot is needed. */
-static __always_inline void sum_up(const struct dp_wait_event* wait) {
-  __u32 cpu = bpf_get_smp_processor_id();
-  struct dp_wait_sums* sums = bpf_map_lookup_elem(&wait_sums, &cpu);
-  if (!sums) {
-    count(DP_COUNT_NO_SCRATCH);
-    return;
-  }
-  __u64 hash = (wait->stack * 31 + wait->header.tid + wait->flags) * 0x9e3779b97f4a7c15ULL;
-  struct dp_wait_event* sum = &sums->slots[(hash >> 40) & (DP_WAIT_SUM_SLOTS - 1)];
-  if (sum->count && (!same_place(sum, wait) || wait->header.time_ns - sum->begin_ns > SUM_AGE_NS)) {
-    send_wait(sum);
-    sum->count = 0;
-  }
-  if (!sum->count) {
-    *sum = *wait;
-    return;
-  }
-  sum->header.time_ns = wait->header.time_ns;
-  sum->cpu_ns = wait->cpu_ns;
-  sum->length_ns += wait->length_ns;
-  sum->runnable_ns += wait->runnable_ns;
-  sum->count += 1;
 }
 
 static __always_inline void fill_event(struct dp_wait_event* event,
@@ -166,55 +176,152 @@ static __always_inline void fill_event(struct dp_wait_event* event,
   event->header.tid = place->tid;
   event->begin_ns = now;
   event->cpu_ns = place->cpu_ns;
-  event->count = 1;
   event->call = -1;
 }
 
-/* A thread met for the first time: its time on the CPU counts from here. */
-static __always_inline void begin_thread(struct dp_thread_time* place, __u32 pid, __u32 tid,
-                                         __u64 now) {
+static __always_inline void send_sum(struct dp_thread_time* place) {
+  if (place->sum.count) send_wait(&place->sum);
+  place->sum.count = 0;
+}
+
+/* Says the thread's time on the CPU until now. */
+static __noinline void send_mark(struct dp_thread_time* place, __u64 now) {
   struct dp_wait_event event;
-  __builtin_memset(place, 0, sizeof(*place));
-  place->tid = tid;
-  place->pid = pid;
   fill_event(&event, place, now);
+  event.count = 1;
   event.flags = DP_WAIT_MARK;
   send_wait(&event);
 }
 
-static __always_inline void switch_in(struct task_struct* task, __u64 now) {
-  __u32 tid = tid_of(task);
-  if (!tid) return; /* the idle thread */
-  __u32 pid = pid_of(task);
-  if (!bpf_map_lookup_elem(&processes, &pid)) return;
+/* A thread met for the first time: its time on the CPU counts from here. */
+static __noinline void begin_thread(struct dp_thread_time* place, __u32 pid, __u32 tid, __u64 now) {
+  send_sum(place); /* of an older thread of that number */
+  __builtin_memset(place, 0, sizeof(*place));
+  place->tid = tid;
+  place->pid = pid;
+  send_mark(place, now);
+}
+
+static __always_inline struct dp_thread_time* place_of(__u32 tid) {
+  __u32 slot = tid & (DP_THREAD_TIMES - 1);
+  return bpf_map_lookup_elem(&thread_times, &slot);
+}
+
+/* The place of a followed process's thread, 0: it is of another process, or has none. A thread keeps it
+ * until it ends, so who has one is followed. */
+static __always_inline struct dp_thread_time* followed_place(__u64 ids, __u64* now) {
+  __u32 pid = ids >> 32, tid = (__u32)ids;
+  if (!tid) return 0; /* the idle thread */
   struct dp_thread_time* place = place_of(tid);
-  if (!place) return;
-  if (place->tid != tid || place->pid != pid) {
+  if (!place) return 0;
+  bool met = place->tid == tid && place->pid == pid;
+  if (!met) {
+    if (!bpf_map_lookup_elem(&processes, &pid)) return 0;
     if (place->tid && place->tid != tid) {
       count(DP_COUNT_WAIT_COLLISION);
-      return;
+      return 0;
     }
-    begin_thread(place, pid, tid, now);
   }
-  __u64 begin = place->out_ns;
+  if (!*now) *now = bpf_ktime_get_ns();
+  if (!met) begin_thread(place, pid, tid, *now);
+  return place;
+}
+
+/* ---- the end of a wait ------------------------------------------------------------------------ */
+
+static __always_inline bool same_place(const struct dp_wait_event* sum,
+                                       const struct dp_thread_time* place) {
+  return sum->header.tid == place->tid && sum->stack == place->stack && sum->call == place->call &&
+         sum->flags == place->flags && sum->mode == place->mode;
+}
+
+static __always_inline void describe(struct dp_wait_event* event,
+                                     const struct dp_thread_time* place, __u64 now) {
+  fill_event(event, place, now);
+  event->begin_ns = place->out_ns;
+  event->stack = place->stack;
+  event->call = place->call;
+  event->mode = place->mode;
+  event->flags = place->flags;
+  event->state = place->state;
+}
+
+static __noinline void send_long(struct dp_thread_time* place, __u64 now, __u64 runnable) {
+  struct dp_wait_event event;
+  describe(&event, place, now);
+  event.length_ns = now - place->out_ns;
+  event.runnable_ns = runnable;
+  event.count = 1;
+  send_wait(&event);
+}
+
+static __always_inline void add_to(struct dp_wait_event* sum, const struct dp_thread_time* place,
+                                   __u64 now, __u64 runnable) {
+  sum->header.time_ns = now;
+  sum->cpu_ns = place->cpu_ns;
+  sum->length_ns += now - place->out_ns;
+  sum->runnable_ns += runnable;
+  sum->count += 1;
+}
+
+/* A sum kept by this CPU, until it is old or its slot is needed. */
+static __noinline void add_to_cpu(struct dp_thread_time* place, __u64 now, __u64 runnable) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct dp_wait_sums* sums = bpf_map_lookup_elem(&wait_sums, &cpu);
+  if (!sums) {
+    count(DP_COUNT_NO_SCRATCH);
+    return;
+  }
+  __u64 hash = (place->stack * 31 + place->tid + place->flags) * 0x9e3779b97f4a7c15ULL;
+  struct dp_wait_event* sum = &sums->slots[(hash >> 40) & (DP_WAIT_SUM_SLOTS - 1)];
+  if (sum->count && (!same_place(sum, place) || now - sum->begin_ns > SUM_AGE_NS)) {
+    send_wait(sum);
+    sum->count = 0;
+  }
+  if (!sum->count) describe(sum, place, now);
+  add_to(sum, place, now, runnable);
+}
+
+/* Adds a short wait to the sum of its place. Of one place the thread keeps it, of others the CPU. */
+static __always_inline void sum_up(struct dp_thread_time* place, __u64 now, __u64 runnable) {
+  struct dp_wait_event* sum = &place->sum;
+  bool same = same_place(sum, place), old = now - sum->begin_ns > SUM_AGE_NS;
+  if (sum->count && !same && !old) {
+    add_to_cpu(place, now, runnable);
+    return;
+  }
+  if (!sum->count || old) {
+    send_sum(place);
+    describe(sum, place, now);
+  }
+  add_to(sum, place, now, runnable);
+}
+
+/* How much of its time off the CPU the thread that is about to run could have run: what the scheduler
+ * added to its run_delay since, and what it will add now. */
+static __always_inline __u64 ready_ns(const struct dp_thread_time* place,
+                                      const struct task_struct* task) {
+  __u64 queued = task->sched_info.last_queued, clock = run_queue()->clock;
+  __u64 waits = queued && queued < clock ? clock - queued : 0;
+  if (place->flags & DP_WAIT_AT_ATTACH) return waits;
+  return waits + (task->sched_info.run_delay - place->delay_ns);
+}
+
+static __always_inline void switch_in(struct dp_thread_time* place, const struct task_struct* task,
+                                      __u64 now) {
+  __u64 begin = place->out_ns, length = now - begin, runnable = 0;
   if (begin && begin < now) {
-    struct dp_wait_event event;
-    fill_event(&event, place, now);
-    event.begin_ns = begin;
-    event.length_ns = now - begin;
-    event.stack = place->stack;
-    event.call = place->call;
-    event.mode = place->mode;
-    event.flags = place->flags;
-    event.state = place->state;
     if (place->flags & DP_WAIT_PREEMPTED)
-      event.runnable_ns = event.length_ns;
+      runnable = length;
+    else if (delays_are_known() && task)
+      runnable = ready_ns(place, task);
     else if (place->wake_ns > begin && place->wake_ns < now)
-      event.runnable_ns = now - place->wake_ns;
-    if (event.length_ns >= wait_threshold_ns)
-      send_wait(&event);
+      runnable = now - place->wake_ns;
+    if (runnable > length) runnable = length;
+    if (length >= wait_threshold_ns)
+      send_long(place, now, runnable);
     else
-      sum_up(&event);
+      sum_up(place, now, runnable);
   }
   place->out_ns = 0;
   place->in_ns = now;
@@ -222,65 +329,19 @@ static __always_inline void switch_in(struct task_struct* task, __u64 now) {
   place->flags = 0;
 }
 
+/* Attached where the scheduler does not keep delays. */
 SEC("raw_tp/sched_wakeup")
 int thread_woken(struct bpf_raw_tracepoint_args* ctx) {
   struct task_struct* task = (struct task_struct*)ctx->args[0];
-  __u32 pid = pid_of(task);
-  if (!bpf_map_lookup_elem(&processes, &pid)) return 0;
   __u32 tid = tid_of(task);
   struct dp_thread_time* place = place_of(tid);
-  if (place && place->tid == tid && place->out_ns && !place->wake_ns)
+  if (tid && place && place->tid == tid && place->pid == pid_of(task) && place->out_ns &&
+      !place->wake_ns)
     place->wake_ns = bpf_ktime_get_ns();
   return 0;
 }
 
 /* ---- the begin of a wait ---------------------------------------------------------------------- */
-
-static __always_inline __u64 mix(__u64 hash, __u64 value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
-  return hash ^ (hash >> 29);
-}
-
-/* The top Python frames: which they are, and their instructions. */
-static __always_inline __u64 mix_python(struct walk* walk, __u64 hash) {
-  const struct dp_python_layout* layout = &walk->process.python;
-  const __u8* bytes = walk->frame_bytes;
-  walk->sample.reason = find_top_frame(walk);
-  __u64 frame = walk->frame;
-  if (walk->sample.reason != DP_COUNT_SAMPLES) return hash;
-  for (int i = 0; i < KEY_FRAMES && frame; i++) {
-    if (bpf_probe_read_user(walk->frame_bytes, DP_FRAME_READ_BYTES,
-                            (const void*)(frame + layout->frame_base)))
-      break;
-    hash = mix(hash, frame);
-    hash = mix(hash, field_u64(bytes, layout->frame_code));
-    hash = mix(hash, layout->instr_is_index ? field_u32(bytes, layout->frame_instr)
-                                            : field_u64(bytes, layout->frame_instr));
-    frame = field_u64(bytes, layout->frame_previous);
-  }
-  return hash;
-}
-
-/* The compile open on the thread: a remembered stack must not bring another one's. */
-static __always_inline __u64 mix_torch(__u32 tid, __u64 hash) {
-  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
-  __u64 context = 0;
-  if (!thread || !thread->context.entry || !read_entry(&thread->context, &context)) return hash;
-  return mix(hash, context);
-}
-
-static __always_inline __u16 mode_of(__u32 fd) {
-  struct task_struct* task = (struct task_struct*)bpf_get_current_task();
-  struct fdtable* table = BPF_CORE_READ(task, files, fdt);
-  struct file** files = 0;
-  struct file* file = 0;
-  __u32 most = 0;
-  if (!table) return 0;
-  most = BPF_CORE_READ(table, max_fds);
-  files = BPF_CORE_READ(table, fd);
-  if (fd >= most || bpf_probe_read_kernel(&file, sizeof(file), &files[fd]) || !file) return 0;
-  return BPF_CORE_READ(file, f_inode, i_mode);
-}
 
 static __always_inline bool take_token(struct wait_memo* memo, __u64 now) {
   __u64 credit = memo->credit_ns + (now - memo->refilled_ns);
@@ -291,53 +352,65 @@ static __always_inline bool take_token(struct wait_memo* memo, __u64 now) {
   return may;
 }
 
-/* True: the thread has waited here many times just now, and its stack is taken to be what it was. Every
- * QUICK_STREAK times it is asked again. */
-static __always_inline bool quickly_known(struct quick_place* quick, struct dp_thread_time* place,
-                                          __u64 key, __u64 now) {
-  bool again = quick->key == key && now - quick->last_ns < QUICK_GAP_NS;
-  quick->key = key;
+/* The thread has waited here many times just now, or knows nothing of Python: then the key is all there
+ * is. Now and then it is asked again: not at even intervals, since what its waits have in common may
+ * be even. */
+static __always_inline bool often_enough(struct quick_place* quick, __u64 key, __u64 now) {
+  bool same = quick->key == key, soon = now - quick->last_ns < QUICK_GAP_NS;
+  bool plain = same && quick->stack && !quick->top.kept_at;
   quick->last_ns = now;
-  quick->streak = again ? quick->streak + 1 : 0;
-  if (quick->streak < QUICK_STREAK || !quick->stack || quick->streak % QUICK_STREAK == 0)
+  if (!plain && (!same || !soon)) {
+    quick->key = key;
+    quick->streak = 0;
     return false;
+  }
+  if (!plain && quick->streak < QUICK_STREAK) {
+    quick->streak++;
+    return false;
+  }
+  return quick->stack && quick->left &&
+         now - quick->asked_ns < (plain ? PLAIN_AGE_NS : QUICK_AGE_NS);
+}
+
+/* True: the wait's stack is taken to be the one it had here before. */
+static __always_inline bool quickly_known(const struct quick_places* places,
+                                          struct quick_place* quick, struct dp_thread_time* place,
+                                          __u64 key, struct walk* walk, __u64 now) {
+  if (!often_enough(quick, key, now) || !is_top_frame(walk, &quick->top, &places->fields))
+    return false;
+  quick->left--;
   place->stack = quick->stack;
   place->mode = quick->mode;
   return true;
 }
 
-/* Notes where the wait begins. True: its stack is to be walked. */
-static __always_inline bool note_wait(struct dp_thread_time* place, struct dp_process* process,
-                                      struct walk* walk, __u64 now) {
+static __always_inline void answer(struct quick_place* quick, const struct memo_entry* entry,
+                                   __u64 now) {
+  quick->stack = entry->stack;
+  quick->mode = entry->mode;
+  quick->asked_ns = now;
+  quick->left = QUICK_WAITS / 2 + (bpf_get_prandom_u32() & (QUICK_WAITS - 1));
+}
+
+/* The stack remembered for the key, if it is. True: it is to be walked, under a new number. */
+static __always_inline bool remember(struct dp_thread_time* place, struct quick_place* quick,
+                                     __u64 key, __u32 fd, __u64 now) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct wait_memo* memo = bpf_map_lookup_elem(&wait_memos, &cpu);
-  struct pt_regs regs;
-  struct task_struct* task = bpf_get_current_task_btf();
-  const void* saved = (const void*)bpf_task_pt_regs(task);
-  if (!memo || !saved || bpf_probe_read_kernel(&regs, sizeof(regs), saved)) return false;
-  __s64 call = (__s64)regs.orig_rax;
-  place->call = call >= 0 && call < 4096 ? (__s32)call : -1;
-  bool is_file = place->call == CALL_READ || place->call == CALL_WRITE;
-  __u32 fd = (__u32)regs.rdi;
-  __u64 key = mix(mix(regs.rsp, regs.rip), (__u64)place->tid << 32 | (__u32)place->call);
-  if (is_file) key = mix(key, fd);
-  __u32 slot = place->tid & (DP_THREAD_TIMES - 1);
-  struct quick_place* quick = bpf_map_lookup_elem(&quick_places, &slot);
-  if (!quick || quickly_known(quick, place, key, now)) return false;
-  quick->stack = 0;
-  begin_walk(walk, process, DP_EVENT_WAIT_STACK, (__u64)place->pid << 32 | place->tid, now);
-  walk->sample.flags = DP_SAMPLE_KERNEL;
-  key = mix_python(walk, key);
-  if (process->flags & DP_PROCESS_TORCH) key = mix_torch(place->tid, key);
-  struct memo_entry* entry = &memo->entries[(key >> 40) & (DP_WAIT_MEMO_SLOTS - 1)];
+  if (!memo) return false;
+  /* Two waits in turn that shared one slot would be walked each time: a key may lie in two. */
+  __u32 slot = (key >> 40) & (DP_WAIT_MEMO_SLOTS - 1);
+  struct memo_entry* entry = &memo->entries[slot];
+  struct memo_entry* other = &memo->entries[slot ^ 1];
+  if (entry->key != key && (other->key == key || other->walked_ns < entry->walked_ns))
+    entry = other;
   bool known = entry->key == key && entry->stack;
   if (known) {
     place->stack = entry->stack;
     place->mode = entry->mode;
-    quick->stack = entry->stack;
-    quick->mode = entry->mode;
+    answer(quick, entry, now);
     if (now - entry->walked_ns < MEMO_AGE_NS) return false;
-  } else if (is_file) {
+  } else if (place->call == CALL_READ || place->call == CALL_WRITE) {
     place->mode = mode_of(fd);
   }
   if (!take_token(memo, now)) {
@@ -349,49 +422,50 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct dp_pr
   entry->walked_ns = now;
   entry->mode = place->mode;
   entry->stack = place->stack = ((__u64)cpu + 1) << 40 | (memo->stacks & ((1ULL << 40) - 1));
-  walk->sample.ip = entry->stack;
+  return true;
+}
+
+/* Notes where the wait begins. True: its stack is to be walked. */
+static __always_inline bool note_wait(struct dp_thread_time* place, struct task_struct* task,
+                                      __u64 now) {
+  const struct pt_regs* regs = (const struct pt_regs*)bpf_task_pt_regs(task);
+  __u64 call = regs->orig_rax;
+  __u32 fd = (__u32)regs->rdi, pid = place->pid;
+  place->call = call < 4096 ? (__s32)call : -1;
+  __u64 key = mix(mix(regs->rsp, regs->rip), (__u64)place->tid << 32 | (__u32)place->call);
+  if (place->call == CALL_READ || place->call == CALL_WRITE) key = mix(key, fd);
+  __u32 slot = place->tid & (DP_THREAD_TIMES - 1);
+  struct quick_places* places = bpf_map_lookup_elem(&quick_places, &slot);
+  if (!places) return false;
+  struct quick_place* quick = &places->ways[(key >> 40) & (QUICK_WAYS - 1)];
+  struct walk* walk = current_walk();
+  if (!walk || quickly_known(places, quick, place, key, walk, now)) return false;
+  quick->stack = 0;
+  struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
+  if (!process) return false;
+  set_fields(&places->fields, &process->python);
+  __u64 frame = peek_top_frame(walk, process, task, &places->thread_state, &quick->top.kept_at);
+  key = mix_frames(walk, &places->fields, frame, key, &quick->top.hash);
+  if (process->flags & DP_PROCESS_TORCH) key = mix_torch(place->tid, key);
+  if (!remember(place, quick, key, fd, now)) return false;
+  begin_walk(walk, process, DP_EVENT_WAIT_STACK, (__u64)place->pid << 32 | place->tid, now);
+  walk->sample.flags = DP_SAMPLE_KERNEL;
+  walk->sample.ip = place->stack;
+  walk->sample.reason = find_top_frame(walk);
   return true;
 }
 
 /* A thread is gone: its place is free, and its time on the CPU is known. */
-static __always_inline void thread_gone(__u32 tid, __u64 now) {
-  struct dp_thread_time* place = place_of(tid);
-  if (!place || place->tid != tid) return;
-  struct dp_wait_event event;
+static __always_inline void thread_gone(struct dp_thread_time* place, __u64 now) {
   if (place->in_ns && !place->out_ns) place->cpu_ns += now - place->in_ns;
-  fill_event(&event, place, now);
-  event.flags = DP_WAIT_MARK;
-  send_wait(&event);
+  send_sum(place);
+  send_mark(place, now);
   place->tid = 0;
 }
 
-SEC("raw_tp/sched_switch")
-int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
-  bool preempted = ctx->args[0] & 1;
-  __u32 state = (__u32)ctx->args[3]; /* Linux 5.19 and later */
-  __u64 now = bpf_ktime_get_ns();
-  switch_in((struct task_struct*)ctx->args[2], now);
-
-  __u64 pid_tgid = current_ids();
-  __u32 pid = pid_tgid >> 32;
-  __u32 tid = (__u32)pid_tgid;
-  if (!tid) return 0;
-  if (!preempted && (state & TASK_DEAD_STATE)) {
-    thread_gone(tid, now);
-    return 0;
-  }
-  struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
-  if (!process) return 0;
-  struct dp_thread_time* place = place_of(tid);
-  struct walk* walk = current_walk();
-  if (!place || !walk) return 0;
-  if (place->tid != tid || place->pid != pid) {
-    if (place->tid && place->tid != tid) {
-      count(DP_COUNT_WAIT_COLLISION);
-      return 0;
-    }
-    begin_thread(place, pid, tid, now);
-  }
+/* The thread leaves the CPU. True: the stack it waits with is to be walked. */
+static __always_inline bool switch_out(struct dp_thread_time* place, struct task_struct* task,
+                                       bool preempted, __u32 state, __u64 now) {
   /* Taken for waiting when we began to look, and it was not. */
   if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH)) place->in_ns = place->out_ns;
   if (place->in_ns) place->cpu_ns += now - place->in_ns;
@@ -402,7 +476,29 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
   place->state = (__u8)state;
   place->flags = preempted || !state ? DP_WAIT_PREEMPTED : 0;
   place->out_ns = now;
-  if (place->flags || !note_wait(place, process, walk, now)) return 0;
+  if (delays_are_known()) place->delay_ns = task->sched_info.run_delay;
+  return !place->flags && note_wait(place, task, now);
+}
+
+SEC("raw_tp/sched_switch")
+int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
+  bool preempted = ctx->args[0] & 1;
+  __u32 state = (__u32)ctx->args[3]; /* Linux 5.19 and later */
+  struct task_struct* task = bpf_get_current_task_btf();
+  __u64 now = 0;
+  const struct task_struct* next = next_task(ctx);
+  struct dp_thread_time* place = followed_place(next_ids(ctx, next), &now);
+  if (place) switch_in(place, next, now);
+
+  place = followed_place(pid_level ? current_ids() : ids_of(task), &now);
+  if (!place) return 0;
+  if (!preempted && (state & TASK_DEAD_STATE)) {
+    thread_gone(place, now);
+    return 0;
+  }
+  if (!switch_out(place, task, preempted, state, now)) return 0;
+  struct walk* walk = current_walk();
+  if (!walk) return 0;
   if (walk->sample.reason == DP_COUNT_SAMPLES)
     bpf_tail_call(ctx, &wait_tails, TAIL_WALK);
   else

@@ -175,9 +175,9 @@ static __always_inline bool fetch_frame(struct walk* walk, __u64 address) {
 #define DP_THREAD_STATE_BYTES 512
 #define DP_CFRAME_BYTES 64
 
-static __always_inline bool read_thread_state(struct walk* walk, __u64 tstate, __u64* thread_id,
-                                              __u64* interpreter, __u64* frame) {
-  const struct dp_python_layout* layout = &walk->process.python;
+static __always_inline bool read_thread_state(struct walk* walk,
+                                              const struct dp_python_layout* layout, __u64 tstate,
+                                              __u64* thread_id, __u64* interpreter, __u64* frame) {
   const __u8* bytes = (const __u8*)walk->page_bytes;
   __u64 id_at = layout->tstate_thread_id, interpreter_at = layout->tstate_interp,
         frame_at = layout->tstate_frame;
@@ -195,9 +195,8 @@ static __always_inline bool read_thread_state(struct walk* walk, __u64 tstate, _
   return true;
 }
 
-static __always_inline bool read_cframe(struct walk* walk, __u64 cframe, __u64* frame,
-                                        __u64* below) {
-  const struct dp_python_layout* layout = &walk->process.python;
+static __always_inline bool read_cframe(struct walk* walk, const struct dp_python_layout* layout,
+                                        __u64 cframe, __u64* frame, __u64* below) {
   const __u8* bytes = (const __u8*)walk->page_bytes;
   __u64 frame_at = layout->cframe_frame, below_at = layout->cframe_previous;
   __u64 size = (frame_at > below_at ? frame_at : below_at) + 8;
@@ -222,12 +221,12 @@ static __always_inline __u32 find_top_frame(struct walk* walk) {
   if (!fsbase) return DP_COUNT_NO_THREAD_STATE;
   if (!read_user_u64(fsbase + process->tstate_offset, &tstate)) return DP_COUNT_THREAD_STATE_FAULT;
   if (!tstate) return DP_COUNT_NO_THREAD_STATE;
-  if (!read_thread_state(walk, tstate, &thread_id, &interpreter, &frame))
+  if (!read_thread_state(walk, layout, tstate, &thread_id, &interpreter, &frame))
     return DP_COUNT_THREAD_STATE_FAULT;
   if (thread_id != fsbase) return DP_COUNT_THREAD_STATE_STALE;
   if (layout->cframe_frame != DP_NO_OFFSET && frame) {
     __u64 below = 0;
-    if (!read_cframe(walk, frame, &frame, &below)) return DP_COUNT_THREAD_STATE_FAULT;
+    if (!read_cframe(walk, layout, frame, &frame, &below)) return DP_COUNT_THREAD_STATE_FAULT;
     if (below && read_user_u64(below + layout->cframe_frame, &walk->caller)) {
       walk->check_caller = 1;
       if (!frame) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -48,6 +49,23 @@ bool kernel_tells_states() {
   if (!type || !btf_is_func_proto(type) || btf_vlen(type) != kArguments) return false;
   const btf_type* last = btf__type_by_id(types.get(), btf_params(type)[kArguments - 1].type);
   return last && btf_is_int(last) && last->size == 4;
+}
+
+bool has_member(const btf* types, const char* of, const char* name) {
+  const int id = btf__find_by_name_kind(types, of, BTF_KIND_STRUCT);
+  const btf_type* type = id > 0 ? btf__type_by_id(types, static_cast<unsigned>(id)) : nullptr;
+  for (unsigned i = 0; type && i < btf_vlen(type); ++i)
+    if (std::strcmp(btf__name_by_offset(types, btf_members(type)[i].name_off), name) == 0)
+      return true;
+  return false;
+}
+
+// Whether the scheduler keeps how long a task was ready to run, where our program finds it.
+bool kernel_keeps_delays() {
+  std::unique_ptr<btf, BtfDeleter> types(btf__load_vmlinux_btf());
+  return types && has_member(types.get(), "sched_info", "last_queued") &&
+         has_member(types.get(), "sched_entity", "cfs_rq") &&
+         has_member(types.get(), "cfs_rq", "rq");
 }
 
 // Where the kernel's __schedule is; 0: it does not tell.
@@ -114,6 +132,7 @@ class LoadedOffCpu final : public OffCpu {
   Result<void> attach() override {
     for (auto [program, name] : {std::pair(skeleton_->progs.thread_woken, "sched_wakeup"),
                                  std::pair(skeleton_->progs.thread_switched, "sched_switch")}) {
+      if (!bpf_program__autoload(program)) continue;
       bpf_link* link = bpf_program__attach_raw_tracepoint(program, name);
       if (!link) {
         detach();
@@ -154,6 +173,7 @@ class LoadedOffCpu final : public OffCpu {
                                sizeof place, 0) != 0 ||
           place.tid == 0)
         continue;
+      if (place.sum.count > 0) record(place.sum, find(static_cast<pid_t>(place.pid)), writer, 0);
       FollowedProcess* process = find(static_cast<pid_t>(place.pid));
       if (process) write_last(place, *process, writer);
     }
@@ -251,11 +271,9 @@ class LoadedOffCpu final : public OffCpu {
   std::uint64_t stacks_lost_ = 0;
 };
 
-}  // namespace
-
-Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
-  if (!kernel_tells_states())
-    return error("this kernel's sched_switch does not tell why a thread leaves the CPU");
+// Without `delays`, the moment a thread is woken up is traced instead.
+Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t threshold_ns,
+                                              bool delays) {
   Skeleton<offcpu_bpf> skeleton(offcpu_bpf::open());
   if (!skeleton) return off_cpu_error("cannot open the off-CPU programs", errno);
   auto& maps = skeleton->maps;
@@ -272,9 +290,22 @@ Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t t
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   set_pid_namespace(skeleton->rodata, ours);
   skeleton->rodata->wait_threshold_ns = threshold_ns;
+  skeleton->rodata->scheduler_keeps_delays = delays;
+  bpf_program__set_autoload(skeleton->progs.thread_woken, !delays);
   if (int rc = offcpu_bpf::load(skeleton.get()))
     return off_cpu_error("the kernel refused the off-CPU programs", rc);
   return std::unique_ptr<OffCpu>(std::make_unique<LoadedOffCpu>(std::move(skeleton)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
+  if (!kernel_tells_states())
+    return error("this kernel's sched_switch does not tell why a thread leaves the CPU");
+  if (kernel_keeps_delays()) {
+    if (auto loaded = load_programs(kernel, threshold_ns, true)) return loaded;
+  }
+  return load_programs(kernel, threshold_ns, false);
 }
 
 }  // namespace dynprof
