@@ -1,18 +1,25 @@
 """What watching a cold torch.compile costs it: CPU time of the compiling process, all ways interleaved.
 
-    bench_compile.py [--rounds N] [--backend aot_eager]
+    bench_compile.py [--rounds N] [--backend aot_eager] [--only WAYS] [--no-steady]
 
 Each round starts a new process per way, in turn, and lets it compile the same training step once:
 nothing (bare), dynprof-bpf attached at 99 and 999 Hz with every exact source on, TORCH_COMPILE_CPROFILE,
 TORCH_TRACE, torch.profiler. The table has the median of the ratios to the bare run of the same round,
-their quartiles, and the same for a second bare run (the noise). Then the steady step: how much CPU a
-compiled step takes with and without dynprof-bpf, windows in turn in one process.
+their quartiles, and the same for a second bare run (the noise); of its CPU time, and of the wall time from
+begin to end. What the kernel counts of our programs meanwhile is told apart (kernel.bpf_stats_enabled, in runs
+of their own): all runs on the whole machine, the bound of what of the compile's time they can be. Then the
+steady step: how much CPU a compiled step takes with and without dynprof-bpf, windows in turn in one process.
+
+--only: a regular expression; ways that do not match are left out (bare runs never are).
 """
 
 import argparse
+import json
 import os
 import re
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +36,19 @@ WAYS = ("bare", "bare again", "dynprof-bpf 99 Hz", "dynprof-bpf 999 Hz",
         "dynprof-bpf 99 Hz --no-watchpoints", "TORCH_COMPILE_CPROFILE", "TORCH_TRACE", "torch.profiler")
 
 
+STATS_SWITCH = Path("/proc/sys/kernel/bpf_stats_enabled")
+
+
+def programs():
+    """{id: (name, ns, runs)}"""
+    tool = shutil.which("bpftool", path="/usr/sbin:/sbin:/usr/bin")
+    done = subprocess.run([tool, "-j", "prog", "show"], capture_output=True, check=True)
+    return {
+        row["id"]: (row.get("name", "?"), row.get("run_time_ns", 0), row.get("run_cnt", 0))
+        for row in json.loads(done.stdout)
+    }
+
+
 def attach(pid, hertz, folder, *options):
     run = support.Running(
         [support.BINARY, "record", "--no-svg", "-F", hertz, "-o", folder, *options, "-p", pid],
@@ -38,7 +58,8 @@ def attach(pid, hertz, folder, *options):
     return run
 
 
-def compile_once(way, backend, folder):
+def compile_once(way, backend, folder, counted=None):
+    """(CPU seconds, wall seconds); `counted` gets {program: (ns, runs)} of ours."""
     env = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
     arguments = ["--backend", backend]
     if way == "TORCH_COMPILE_CPROFILE":
@@ -50,18 +71,22 @@ def compile_once(way, backend, folder):
     python = support.venv_python().path
     target = support.spawn([python, JOB, *arguments], timeout=120, env=env)
     recorder = None
+    others = set(programs()) if counted is not None else set()
     try:
         hertz = re.search(r"(\d+) Hz", way)
         if hertz:
             options = [word for word in way.split() if word.startswith("--")]
             recorder = attach(target.pid, int(hertz[1]), folder / "out", *options)
         target.send("go")
-        cpu = float(target.wait_for(r"^cpu (\S+)", timeout=300)[1])
+        said = target.wait_for(r"^cpu (\S+) wall (\S+)", timeout=300)
+        for number, (name, ns, runs) in programs().items() if counted is not None else ():
+            if number not in others:
+                counted[name] = (ns, runs)
         target.send("end")
         target.wait()
         if recorder:
             recorder.wait()
-        return cpu
+        return float(said[1]), float(said[2])
     finally:
         target.kill()
 
@@ -71,18 +96,41 @@ def quartiles(values):
     return middle, low, high
 
 
-def cold(rounds, backend):
-    cpu = {way: [] for way in WAYS}
+def cold(rounds, backend, only):
+    ways = [way for way in WAYS if way.startswith("bare") or re.search(only, way)]
+    found = {way: [] for way in ways}
     for number in range(rounds):
-        order = WAYS if number % 2 == 0 else WAYS[::-1]
+        order = ways if number % 2 == 0 else ways[::-1]
         for way in order:
             with tempfile.TemporaryDirectory() as folder:
-                cpu[way].append(compile_once(way, backend, Path(folder)))
-    print(f"cold compile, backend {backend}: CPU of the compiling process, {rounds} rounds, "
-          f"bare {statistics.median(cpu['bare']):.2f} s")
-    for way in WAYS[1:]:
-        ratios = [(a / b - 1) * 100 for a, b in zip(cpu[way], cpu["bare"])]
-        print("  %-34s %+7.1f %%  (%+.1f ... %+.1f)" % (way, *quartiles(ratios)))
+                found[way].append(compile_once(way, backend, Path(folder)))
+    cpu, wall = (statistics.median(one[i] for one in found["bare"]) for i in (0, 1))
+    print(f"cold compile, backend {backend}, {rounds} rounds; bare {cpu:.2f} s CPU, {wall:.2f} s wall")
+    print("  %-34s %-30s %s" % ("", "its CPU time", "wall time"))
+    for way in ways[1:]:
+        cells = []
+        for i in (0, 1):
+            ratios = [(a[i] / b[i] - 1) * 100 for a, b in zip(found[way], found["bare"])]
+            cells.append("%+.1f %% (%+.1f ... %+.1f)" % quartiles(ratios))
+        print("  %-34s %-30s %s" % (way, *cells))
+    for way in ways:
+        if way.startswith("dynprof-bpf"):
+            count_programs(way, backend)
+
+
+def count_programs(way, backend):
+    counted, was = {}, STATS_SWITCH.read_text()
+    STATS_SWITCH.write_text("1\n")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            cpu, wall = compile_once(way, backend, Path(folder), counted)
+    finally:
+        STATS_SWITCH.write_text(was)
+    spent = sum(ns for ns, _ in counted.values()) / 1e9
+    print(f"{way}: BPF programs {1000 * spent:.1f} ms, {100 * spent / cpu:.2f} % of {cpu:.2f} s CPU")
+    for name, (ns, runs) in sorted(counted.items(), key=lambda row: -row[1][0]):
+        if runs:
+            print(f"    {name:<16} {ns / 1e6:8.2f} ms  {runs:9,} runs  {ns / runs:8.0f} ns each")
 
 
 def steady(rounds, backend):
@@ -129,11 +177,14 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--rounds", type=int, default=7)
     arguments.add_argument("--backend", default="aot_eager")
+    arguments.add_argument("--only", default="")
+    arguments.add_argument("--no-steady", action="store_true")
     options = arguments.parse_args()
     if os.geteuid() != 0:
         sys.exit("error: needs root\nhint: sudo make bench")
-    cold(options.rounds, options.backend)
-    steady(options.rounds, options.backend)
+    cold(options.rounds, options.backend, options.only)
+    if not options.no_steady:
+        steady(options.rounds, options.backend)
 
 
 main()
