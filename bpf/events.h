@@ -437,13 +437,14 @@ struct dp_thread_time {
   __u64 in_ns;   /* on it since, 0: not known */
   __u64 wake_ns; /* woken up since, 0: not yet */
   __u64 cpu_ns;
+  __u64 exec_ns; /* its CPU time as the scheduler has it, at out_ns */
   __u64 stack;
   __s32 call;
   __u16 mode;
   __u8 flags;
   __u8 state;
 };
-DP_ASSERT_SIZE(dp_thread_time, 56);
+DP_ASSERT_SIZE(dp_thread_time, 64);
 
 /* Map `wait_sums`: CPU -> this. */
 struct dp_wait_sums {

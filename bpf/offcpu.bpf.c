@@ -182,20 +182,8 @@ static __always_inline void begin_thread(struct dp_thread_time* place, __u32 pid
   send_wait(&event);
 }
 
-static __always_inline void switch_in(struct task_struct* task, __u64 now) {
-  __u32 tid = tid_of(task);
-  if (!tid) return; /* the idle thread */
-  __u32 pid = pid_of(task);
-  if (!bpf_map_lookup_elem(&processes, &pid)) return;
-  struct dp_thread_time* place = place_of(tid);
-  if (!place) return;
-  if (place->tid != tid || place->pid != pid) {
-    if (place->tid && place->tid != tid) {
-      count(DP_COUNT_WAIT_COLLISION);
-      return;
-    }
-    begin_thread(place, pid, tid, now);
-  }
+/* The thread ran again from `now` on. */
+static __always_inline void end_wait(struct dp_thread_time* place, __u64 now) {
   __u64 begin = place->out_ns;
   if (begin && begin < now) {
     struct dp_wait_event event;
@@ -220,6 +208,36 @@ static __always_inline void switch_in(struct task_struct* task, __u64 now) {
   place->in_ns = now;
   place->wake_ns = 0;
   place->flags = 0;
+}
+
+static __always_inline void switch_in(struct task_struct* task, __u64 now) {
+  __u32 tid = tid_of(task);
+  if (!tid) return; /* the idle thread */
+  __u32 pid = pid_of(task);
+  if (!bpf_map_lookup_elem(&processes, &pid)) return;
+  struct dp_thread_time* place = place_of(tid);
+  if (!place) return;
+  if (place->tid != tid || place->pid != pid) {
+    if (place->tid && place->tid != tid) {
+      count(DP_COUNT_WAIT_COLLISION);
+      return;
+    }
+    begin_thread(place, pid, tid, now);
+  }
+  /* Where it went to sleep is not known: the time since counts for nothing. */
+  if (!place->out_ns && place->in_ns) count(DP_COUNT_SWITCH_UNTOLD);
+  end_wait(place, now);
+}
+
+/* Linux 6.18 in a virtual machine leaves out some switches from the idle thread and from a few others
+ * (perf does not see them either): a thread leaves the CPU that was never seen to come back. What it
+ * ran since it left is what the scheduler counted. */
+static __always_inline void end_untold_wait(struct dp_thread_time* place, __u64 exec_ns,
+                                            __u64 now) {
+  __u64 ran = exec_ns - place->exec_ns;
+  __u64 since = now - place->out_ns;
+  count(DP_COUNT_SWITCH_UNTOLD);
+  end_wait(place, ran < since ? now - ran : place->out_ns);
 }
 
 SEC("raw_tp/sched_wakeup")
@@ -392,8 +410,12 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
     }
     begin_thread(place, pid, tid, now);
   }
+  __u64 exec_ns = thread_cpu_ns();
   /* Taken for waiting when we began to look, and it was not. */
-  if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH)) place->in_ns = place->out_ns;
+  if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH))
+    place->in_ns = place->out_ns;
+  else if (place->out_ns)
+    end_untold_wait(place, exec_ns, now);
   if (place->in_ns) place->cpu_ns += now - place->in_ns;
   place->wake_ns = 0;
   place->stack = 0;
@@ -402,6 +424,7 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
   place->state = (__u8)state;
   place->flags = preempted || !state ? DP_WAIT_PREEMPTED : 0;
   place->out_ns = now;
+  place->exec_ns = exec_ns;
   if (place->flags || !note_wait(place, process, walk, now)) return 0;
   if (walk->sample.reason == DP_COUNT_SAMPLES)
     bpf_tail_call(ctx, &wait_tails, TAIL_WALK);
