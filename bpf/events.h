@@ -438,6 +438,7 @@ struct dp_thread_time {
   __u64 wake_ns;  /* woken up since, 0: not yet, or not traced */
   __u64 delay_ns; /* sched_info.run_delay as it left the CPU */
   __u64 cpu_ns;
+  __u64 exec_ns; /* its CPU time as the scheduler has it, at out_ns */
   __u64 stack;
   __s32 call;
   __u16 mode;
@@ -445,7 +446,7 @@ struct dp_thread_time {
   __u8 state;
   struct dp_wait_event sum; /* short waits in one place; count 0: none */
 };
-DP_ASSERT_SIZE(dp_thread_time, 144);
+DP_ASSERT_SIZE(dp_thread_time, 152);
 
 /* Map `wait_sums`: CPU -> this. Short waits in other places than the thread's own sum is of. */
 struct dp_wait_sums {

@@ -47,6 +47,10 @@ std::map<std::int32_t, TraceShared::ChildRow> child_process_rows(const ProcessTr
   return rows;
 }
 
+std::size_t child_processes_left_out(const ProcessTree& tree) {
+  return tree.all().size() - std::min(tree.all().size(), kMaxDrawn);
+}
+
 void write_process_rows(TraceShared& shared, TraceFile& file) {
   for (const auto& [pid, row] : shared.child_rows) file.child_process(pid, kProgramRow + pid);
 }

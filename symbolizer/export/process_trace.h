@@ -7,6 +7,8 @@
 namespace dynprof {
 
 std::map<std::int32_t, TraceShared::ChildRow> child_process_rows(const ProcessTree& tree);
+// How many are not drawn.
+std::size_t child_processes_left_out(const ProcessTree& tree);
 // Names of the processes, before the first slice.
 void write_process_rows(TraceShared& shared, TraceFile& file);
 void write_process_slices(TraceShared& shared, TraceFile& file);

@@ -1,5 +1,7 @@
 #include "symbolizer/export/trace_file.h"
 
+#include <fmt/format.h>
+
 #include <map>
 #include <utility>
 
@@ -61,6 +63,7 @@ TraceShared::TraceShared(const Attribution& from)
       waits(from),
       processes(from) {
   child_rows = child_process_rows(processes);
+  children_left_out = child_processes_left_out(processes);
   std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
   for (const Thread& thread : tables.threads) {
     auto [it, added] =
@@ -126,6 +129,7 @@ void TraceFile::head() {
   json_.field("command", cap_text(meta.command));
   json_.field("python", meta.python);
   json_.field("torch", meta.torch);
+  json_.field("child_processes_left_out", shared_.children_left_out);
   json_.end_object();
   write_device_properties(json_, shared_.gpu);
   json_.key("traceEvents");
@@ -150,7 +154,9 @@ void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
     json_.begin_object();
     json_.key(resolved.kind == FrameKind::kPython ? "file" : "object");
     json_.escaped(text.file);
+    if (!resolved.source_file.empty()) json_.field("file", cap_text(resolved.source_file));
     if (resolved.line > 0) json_.field("line", resolved.line);
+    if (resolved.inlined) json_.field("inlined", true);
     json_.end_object();
   }
   json_.end_object();
@@ -345,7 +351,12 @@ void TraceFile::processes(std::span<const TraceRow> rows) {
       name = child->second.name;
       sort = child->second.sort;
     }
-    this->process(pid, name, "CPU", sort);
+    const bool is_target = pid == shared_.attribution.recording().meta().target_pid;
+    const std::string label =
+        is_target && shared_.children_left_out > 0
+            ? fmt::format("CPU; {} child processes are not drawn", shared_.children_left_out)
+            : "CPU";
+    this->process(pid, name, label.c_str(), sort);
   }
 }
 

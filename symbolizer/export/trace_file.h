@@ -86,6 +86,7 @@ struct TraceShared {
     std::int64_t sort = 0;
   };
   std::map<std::int32_t, ChildRow> child_rows;  // by pid
+  std::size_t children_left_out = 0;
 };
 
 class TraceFile {

@@ -15,7 +15,15 @@ from matrix_run import JOB, PHASE_OF_FIELD, RUNS, is_near, kind_of, record_run, 
 pytestmark = pytest.mark.root_bpf
 
 # Counters of what is no loss: of processes that are no Python, threads without one, code that is gone.
-NO_LOSS = {"not_python", "no_thread_state", "thread_state_fault", "no_frame", "unreadable_code", "call_beginning"}
+NO_LOSS = {
+    "not_python",
+    "no_thread_state",
+    "thread_state_fault",
+    "no_frame",
+    "unreadable_code",
+    "call_beginning",
+    "switch_untold",
+}
 # Stacks that end where a frame's memory was not there to be read: the sample is, and T knows its compile.
 CUT = ("frame_fault", "code_fault")
 

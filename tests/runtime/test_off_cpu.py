@@ -19,6 +19,7 @@ PROGRAM = support.REPO / "tests" / "programs" / "known_waits.py"
 WALL = 0.01  # on-CPU + waits + runnable against wall
 STOLEN = 0.06  # of wall: what a thread's CPU clock may leave out
 MS = 1_000_000
+HOST_SLICE = 5 * MS  # longest that a virtual CPU is taken away at once
 
 
 class Recorded:
@@ -122,8 +123,9 @@ def test_a_threads_wall_time_is_accounted_for(recorded):
         )
         on = cpu_at(marks, thread["end"]) - cpu_at(marks, thread["begin"])
         assert on + off == pytest.approx(wall, rel=WALL), thread["name"]
-        # The thread's own clock stands still in interrupts, and while the host has taken the CPU.
-        assert 0.98 * thread["cpu"] - MS <= on <= thread["cpu"] + STOLEN * wall, thread["name"]
+        # The thread's own clock stands still in interrupts, and while the host has taken the CPU. It is
+        # read a moment before the switch out: what the host takes just there, it alone has.
+        assert 0.98 * thread["cpu"] - HOST_SLICE <= on <= thread["cpu"] + STOLEN * wall, thread["name"]
 
 
 def test_a_preempted_thread_did_not_wait(recorded):

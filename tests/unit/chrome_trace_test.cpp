@@ -76,6 +76,28 @@ TEST(ChromeTrace, HeadGivesTheTimeBaseAsKinetoDoes) {
   EXPECT_EQ(trace["dynprof"]["clock"], "CLOCK_MONOTONIC");
 }
 
+TEST(ChromeTrace, SaysHowManyChildrenItLeavesOut) {
+  FakeTraining training;
+  training.run(1);
+  const std::int32_t target = training.meta().target_pid;
+  for (std::int32_t i = 0; i < 503; ++i) {
+    training.edit_tables().lives.push_back({.time_ns = training.meta().start_ns,
+                                            .pid = 10'000 + i,
+                                            .parent_pid = target,
+                                            .parent_tid = target});
+  }
+  Attribution attribution(training);
+  Collector out;
+  ASSERT_TRUE(write_chrome_traces(attribution, {out.target("all")}));
+  json trace = out.parsed("all");
+  EXPECT_EQ(trace["dynprof"]["child_processes_left_out"], 3);
+  std::set<std::string> labels;
+  for (const json& event : trace["traceEvents"])
+    if (event["name"] == "process_labels" && event["pid"] == target)
+      labels.insert(event["args"]["labels"].get<std::string>());
+  EXPECT_EQ(labels, (std::set<std::string>{"CPU; 3 child processes are not drawn"}));
+}
+
 TEST(ChromeTrace, CompilesPhasesAndFunctionsOfAWholeRun) {
   FakeTraining training;
   training.whole_run();
