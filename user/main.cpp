@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <string_view>
 
 #include "user/cli/commands.h"
 #include "user/cli/options.h"
 #include "user/cli/terminal.h"
+#include "user/symbols/place_helper.h"
+#include "user/symbols/place_reader.h"
 
 namespace {
 
@@ -20,6 +23,8 @@ std::string shown_command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace dynprof;
+  if (argc == 2 && argv[1] == std::string_view(kPlaceHelperVerb)) return run_place_helper();
+  PlaceReader::set_helper("/proc/self/exe");
   auto line = parse_command_line(argc, argv);
   if (!line) {
     print_error(line.error());

@@ -45,6 +45,10 @@ class Lines {
   std::unordered_map<CodeId, std::vector<LineRange>> decoded_;
 };
 
+std::int32_t bounded_line(std::uint32_t line) {
+  return line > INT32_MAX ? 0 : static_cast<std::int32_t>(line);
+}
+
 }  // namespace
 
 ResolvedFrames::ResolvedFrames(const Tables& tables, const std::vector<GeneratedCopy>& copies) {
@@ -77,6 +81,10 @@ ResolvedFrames::ResolvedFrames(const Tables& tables, const std::vector<Generated
     } else {
       resolved.file = tables.strings[frame.object];
       resolved.function = resolved.name = tables.strings[frame.symbol];
+      resolved.source_file = tables.strings[frame.source_file];
+      resolved.inlined = frame.inlined;
+      resolved.first_line = bounded_line(frame.declared_line);
+      resolved.line = bounded_line(frame.source_line);
       if (resolved.function.empty()) {
         resolved.unreadable = Unreadable::kNoSymbol;
         resolved.function = resolved.name = made(Unreadable::kNoSymbol);

@@ -24,8 +24,10 @@ struct ResolvedFrame {
   // output directory ("generated/0_0/forward_wrapper.py"): the original may be gone.
   std::string_view file;
   bool generated = false;
-  std::int32_t first_line = 0;  // Python only
-  std::int32_t line = 0;        // 0: no line
+  std::string_view source_file;  // native, where DWARF tells it: the file of `line`
+  bool inlined = false;          // native: it was inlined into the frame that calls it
+  std::int32_t first_line = 0;   // of the function; native: 0 where it is not known
+  std::int32_t line = 0;         // 0: no line
 };
 
 class ResolvedFrames {

@@ -172,7 +172,7 @@ class Row {
         const ResolvedFrame& frame = attribution_.frames()[place.frame];
         row["function"] = text_or_null(frame.function);
         row["file"] = text_or_null(frame.file);
-        if (frame.line > 0) row["line"] = frame.line;
+        if (frame.kind == FrameKind::kPython && frame.line > 0) row["line"] = frame.line;
       }
       object["waits"].push_back(std::move(row));
     }

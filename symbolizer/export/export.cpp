@@ -94,6 +94,11 @@ Result<void> write_perf_script_text(const ExportRequest& request) {
   return write_perf_script(request.attribution, request.compiles, *sink);
 }
 
+Result<void> write_perf_srcline_text(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_perf_srcline(request.attribution, request.compiles, *sink);
+}
+
 Result<void> write_json(const ExportRequest& request) {
   StackCounts counts(request.attribution);
   return write_text(request, compiles_json(request.attribution, counts, request.compiles));
@@ -163,6 +168,8 @@ constexpr ExportFormat kFormats[] = {
      write_speedscope_file},
     {"perf-script", "the text of perf script: stackcollapse-perf.pl, Firefox Profiler, speedscope",
      ".perf.txt", write_perf_script_text},
+    {"perf-srcline", "perf-script with source lines of native frames, as perf script -F +srcline",
+     ".srcline.txt", write_perf_srcline_text},
     {"callgraph", "call graph as SVG (needs gprof2dot and dot)", ".svg", write_svg},
     {"json", "the ledger of compiles, or of those of --compile, as compiles.json", ".json",
      write_json},

@@ -14,8 +14,9 @@ namespace {
 
 class PerfScript {
  public:
-  PerfScript(const Attribution& attribution, ByteSink& sink)
-      : frames_(attribution.frames()),
+  PerfScript(const Attribution& attribution, bool source_lines, ByteSink& sink)
+      : source_lines_(source_lines),
+        frames_(attribution.frames()),
         tables_(attribution.recording().tables()),
         index_(tables_),
         texts_(index_.function_count()),
@@ -70,18 +71,24 @@ class PerfScript {
     text.append(16 - static_cast<std::size_t>(end - digits), ' ');
     text.append(digits, end);
     std::string& name = texts_[index_.function(node)];
-    if (name.empty()) name = frame_text(frames_[frame]);
+    const ResolvedFrame& resolved = frames_[frame];
+    if (name.empty()) name = frame_text(resolved);
     text += name;
+    if (!source_lines_ || resolved.source_file.empty()) return;
+    text += "  " + escape_terminal(cap_text(resolved.source_file)) + ':' +
+            std::to_string(resolved.line) + '\n';
   }
 
   // " symbol (dso)\n"
   static std::string frame_text(const ResolvedFrame& frame) {
-    std::string dso = frame.kind == FrameKind::kKernel ? "[kernel.kallsyms]"
-                      : frame.file.empty()             ? "[unknown]"
-                                                       : escape_terminal(cap_text(frame.file));
+    std::string dso = frame.inlined                      ? "inlined"
+                      : frame.kind == FrameKind::kKernel ? "[kernel.kallsyms]"
+                      : frame.file.empty()               ? "[unknown]"
+                                                         : escape_terminal(cap_text(frame.file));
     return ' ' + escape_terminal(display_name(frame)) + " (" + dso + ")\n";
   }
 
+  const bool source_lines_;
   const ResolvedFrames& frames_;
   const Tables& tables_;
   StackIndex index_;
@@ -91,16 +98,27 @@ class PerfScript {
   BufferedSink out_;
 };
 
-}  // namespace
-
-Result<void> write_perf_script(const Attribution& attribution,
-                               const std::vector<CompileIndex>& compiles, ByteSink& sink) {
-  PerfScript script(attribution, sink);
+Result<void> write_samples(const Attribution& attribution,
+                           const std::vector<CompileIndex>& compiles, bool source_lines,
+                           ByteSink& sink) {
+  PerfScript script(attribution, source_lines, sink);
   CompileFilter filter(attribution, compiles);
   attribution.for_each([&](const AttributedSample& at) {
     if (filter.wants(at)) script.add(at.sample);
   });
   return script.finish();
+}
+
+}  // namespace
+
+Result<void> write_perf_script(const Attribution& attribution,
+                               const std::vector<CompileIndex>& compiles, ByteSink& sink) {
+  return write_samples(attribution, compiles, false, sink);
+}
+
+Result<void> write_perf_srcline(const Attribution& attribution,
+                                const std::vector<CompileIndex>& compiles, ByteSink& sink) {
+  return write_samples(attribution, compiles, true, sink);
 }
 
 }  // namespace dynprof

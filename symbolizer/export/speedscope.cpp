@@ -113,7 +113,8 @@ class Speedscope {
     json_.line_break();
     json_.begin_object();
     json_.field("name", display_name(frame));
-    if (!frame.file.empty()) json_.field("file", cap_text(frame.file));
+    std::string_view file = frame.source_file.empty() ? frame.file : frame.source_file;
+    if (!file.empty()) json_.field("file", cap_text(file));
     if (frame.first_line > 0) json_.field("line", frame.first_line);
     json_.end_object();
   }

@@ -154,7 +154,9 @@ void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
     json_.begin_object();
     json_.key(resolved.kind == FrameKind::kPython ? "file" : "object");
     json_.escaped(text.file);
+    if (!resolved.source_file.empty()) json_.field("file", cap_text(resolved.source_file));
     if (resolved.line > 0) json_.field("line", resolved.line);
+    if (resolved.inlined) json_.field("inlined", true);
     json_.end_object();
   }
   json_.end_object();

@@ -1,5 +1,6 @@
 // The functions of a recording: frames without their lines. A function is what pstats keys by:
-// file, first line and name (co_name, as cProfile has it); native code has no file and no line.
+// file, first line and name (co_name, as cProfile has it); native code has no file and no line. A
+// native function is one, inlined or not.
 #pragma once
 
 #include <cstdint>

@@ -37,9 +37,9 @@ StackIndex::StackIndex(const Tables& tables) : nodes_(tables.stacks) {
     StackId caller = nodes_[id].caller;
     depths_[id] = caller < id && depths_[caller] < kMaxDepth ? depths_[caller] + 1 : 1;
   }
-  // Python code objects are stored by content, so their id is the function. Native symbols are
-  // told apart by (symbol, object); one without a name by where it is.
-  std::unordered_map<std::uint64_t, std::uint32_t> native[2];
+  // Python code objects are stored by content, so their id is the function. Native symbols are told
+  // apart by (symbol, object); one without a name by where it is. What is inlined is displayed so.
+  std::unordered_map<std::uint64_t, std::uint32_t> native[3];
   functions_.resize(tables.frames.size());
   auto next = static_cast<std::uint32_t>(tables.codes.size());
   for (std::size_t id = 0; id < tables.frames.size(); ++id) {
@@ -53,7 +53,8 @@ StackIndex::StackIndex(const Tables& tables) : nodes_(tables.stacks) {
       continue;
     }
     std::uint64_t key = (std::uint64_t{frame.symbol} << 32) | frame.object;
-    auto [it, added] = native[frame.kind == FrameKind::kKernel].try_emplace(key, next);
+    const std::size_t which = frame.kind == FrameKind::kKernel ? 1 : frame.inlined ? 2 : 0;
+    auto [it, added] = native[which].try_emplace(key, next);
     if (added) ++next;
     functions_[id] = it->second;
   }

@@ -27,7 +27,7 @@ class StackIndex {
   std::uint32_t depth(StackId stack) const { return depths_[stack]; }
   StackId caller(StackId stack) const { return depths_[stack] > 1 ? nodes_[stack].caller : 0; }
   FrameId frame(StackId stack) const { return nodes_[stack].frame; }
-  // Equal for two frames exactly when they are in the same function.
+  // Equal for two frames exactly when they are in the same function, both inlined or neither.
   std::uint32_t function(StackId stack) const { return functions_[nodes_[stack].frame]; }
   std::uint32_t function_of(FrameId frame) const { return functions_[frame]; }
   std::size_t function_count() const { return function_count_; }

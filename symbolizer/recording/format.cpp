@@ -58,6 +58,8 @@ std::string_view chunk_kind_text(ChunkKind kind) {
       return "process lives";
     case ChunkKind::kObjectFiles:
       return "files";
+    case ChunkKind::kSourcePlaces:
+      return "source places";
     case ChunkKind::kNativeNames:
       return "native names";
     case ChunkKind::kSamples:

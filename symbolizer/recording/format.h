@@ -42,6 +42,7 @@ enum class ChunkKind : std::uint16_t {
   kWaits = 18,
   kProcessLife = 19,
   kObjectFiles = 20,
+  kSourcePlaces = 21,
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);

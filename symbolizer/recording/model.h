@@ -61,6 +61,11 @@ struct Frame {
   StringId symbol = 0;       // native
   StringId object = 0;       // native: path of the mapped file, "[kernel]", "[vdso]"
   std::uint64_t offset = 0;  // native: offset in the file; kernel: the address
+  // From SourcePlaces, when a recording is read; no part of what the frames chunk holds.
+  bool inlined = false;             // native: inlined at `offset` into the frame that calls it
+  StringId source_file = 0;         // native
+  std::uint32_t source_line = 0;    // native: 0: not known
+  std::uint32_t declared_line = 0;  // native: where its function begins, 0: not known
   bool operator==(const Frame&) const = default;
 };
 
@@ -69,6 +74,23 @@ struct NativeName {
   FrameId frame = 0;
   StringId symbol = 0;
   bool operator==(const NativeName&) const = default;
+};
+
+// Where in its source a native frame is, from DWARF: the functions that the compiler inlined there,
+// innermost first, and last the function that they were inlined into, whose name is that of the
+// frame.
+struct SourcePlace {
+  StringId function = 0;  // 0 in the last
+  StringId file = 0;
+  std::uint32_t line = 0;      // 0: not known
+  std::uint32_t declared = 0;  // line that the function is declared at, 0: not known
+  bool operator==(const SourcePlace&) const = default;
+};
+inline constexpr std::size_t kMaxInlined = 32;
+struct SourcePlaces {
+  FrameId frame = 0;
+  std::vector<SourcePlace> chain;  // 1 to kMaxInlined + 1
+  bool operator==(const SourcePlaces&) const = default;
 };
 
 // Stacks are a tree: a stack is its leaf frame and the stack of its caller (0: none).
@@ -263,6 +285,7 @@ struct Tables {
   std::vector<Wait> waits;              // by begin
   std::vector<ProcessLife> lives;       // by time
   std::vector<ObjectFile> object_files;
+  std::vector<SourcePlaces> source_places;  // not yet shown in frames and stacks (inlined_frames.h)
 };
 
 }  // namespace dynprof

@@ -7,6 +7,7 @@
 
 #include "symbolizer/recording/chunk_file.h"
 #include "symbolizer/recording/damage.h"
+#include "symbolizer/recording/inlined_frames.h"
 #include "symbolizer/recording/meta_json.h"
 #include "symbolizer/recording/open_fd.h"
 #include "symbolizer/recording/sample_codec.h"
@@ -20,13 +21,17 @@ class Reader final : public Recording {
  public:
   explicit Reader(ChunkFile file) : file_(std::move(file)), builder_(file_.size()) {}
 
-  void read() {
+  void read(bool inlined_shown) {
     find_chunks();
     read_tables();
     builder_.finish(damage_);
     read_ends();
     check_samples();
     sentences_ = damage_.sentences();
+    stack_count_ = tables().stacks.size();
+    if (!inlined_shown) return;
+    shown_ = show_inlined(builder_.edit_tables(), builder_.memory_left());
+    if (!shown_.problem.empty()) sentences_.push_back(shown_.problem);
   }
 
   const Meta& meta() const override { return meta_; }
@@ -43,7 +48,7 @@ class Reader final : public Recording {
   void read_ends();
   void check_samples();
   void make_lost_rows(const Sample& sample);
-  void mend_ids(Sample& sample) const;
+  void mend_ids(Sample& sample, std::size_t stacks) const;
   static bool raise_time(Sample& sample, std::vector<std::uint64_t>& last_times);
   std::string_view load_text(const std::optional<Chunk>& chunk);
 
@@ -66,6 +71,8 @@ class Reader final : public Recording {
   bool complete_ = false;
   std::uint64_t sample_count_ = 0;
   LostIds lost_;
+  InlinedShown shown_;
+  std::size_t stack_count_ = 0;  // as samples in the file count them
   std::vector<std::string> sentences_;
 };
 
@@ -162,7 +169,7 @@ void Reader::check_samples() {
     if (meta_.period_ns == 0) meta_.period_ns = decoder_.period_ns();
     for (Sample& sample : samples_) {
       make_lost_rows(sample);
-      mend_ids(sample);
+      mend_ids(sample, builder_.tables().stacks.size());
       if (raise_time(sample, last_times)) ++damage_.samples_out_of_order;
       if (builder_.stack_is_lost(sample.stack) || builder_.context_is_lost(sample.context) ||
           builder_.thread_is_lost(sample.thread)) {
@@ -199,9 +206,9 @@ void Reader::make_lost_rows(const Sample& sample) {
   if (sample.thread >= tables.threads.size()) lost_.thread = builder_.lost_thread();
 }
 
-void Reader::mend_ids(Sample& sample) const {
+void Reader::mend_ids(Sample& sample, std::size_t stacks) const {
   const Tables& tables = builder_.tables();
-  if (sample.stack >= tables.stacks.size()) sample.stack = lost_.stack;
+  if (sample.stack >= stacks) sample.stack = lost_.stack;
   if (sample.context >= tables.contexts.size()) sample.context = lost_.context;
   if (sample.thread >= tables.threads.size()) sample.thread = lost_.thread;
 }
@@ -225,7 +232,8 @@ void Reader::for_each_sample(const std::function<void(const Sample&)>& visit) co
     auto raw = file_.load(chunk, known);
     if (!raw || !decoder_.decode(*raw, chunk.header.count, samples)) continue;
     for (Sample& sample : samples) {
-      mend_ids(sample);
+      mend_ids(sample, stack_count_);
+      sample.stack = shown_.now(sample.stack);
       if (sample.thread >= tables.threads.size()) continue;
       raise_time(sample, last_times);
       visit(sample);
@@ -235,10 +243,11 @@ void Reader::for_each_sample(const std::function<void(const Sample&)>& visit) co
 
 }  // namespace
 
-static Result<std::unique_ptr<Recording>> open_file(Result<ChunkFile> file) {
+static Result<std::unique_ptr<Recording>> open_file(Result<ChunkFile> file,
+                                                    bool inlined_shown = true) {
   if (!file) return std::move(file).error();
   auto reader = std::make_unique<Reader>(std::move(file).value());
-  reader->read();
+  reader->read(inlined_shown);
   return std::unique_ptr<Recording>(std::move(reader));
 }
 
@@ -250,6 +259,10 @@ Result<std::unique_ptr<Recording>> open_fd(UniqueFd file, const std::string& nam
 
 Result<std::unique_ptr<Recording>> Recording::open(const std::string& path) {
   return recording::open_file(recording::ChunkFile::open(path));
+}
+
+Result<std::unique_ptr<Recording>> Recording::open_as_recorded(const std::string& path) {
+  return recording::open_file(recording::ChunkFile::open(path), false);
 }
 
 }  // namespace dynprof

@@ -18,6 +18,9 @@ class Recording {
   // Reads the tables and checks every sample. Fails only when nothing can be had: not a recording, a newer
   // version, or no intact header.
   static Result<std::unique_ptr<Recording>> open(const std::string& path);
+  // With tables().source_places left as they are instead of shown in frames and stacks, for who has
+  // others to show.
+  static Result<std::unique_ptr<Recording>> open_as_recorded(const std::string& path);
   virtual ~Recording() = default;
 
   virtual const Meta& meta() const = 0;

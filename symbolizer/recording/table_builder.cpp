@@ -165,6 +165,13 @@ void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> 
         return;
       }
       return rows(tables_.object_files, object_gaps_);
+    case ChunkKind::kSourcePlaces:
+      // Places hang off their rows; each takes four bytes at least.
+      if (!charge(raw.size() * sizeof(SourcePlace) / 4)) {
+        ++damage.too_large[header.kind];
+        return;
+      }
+      return rows(tables_.source_places, place_gaps_);
     case ChunkKind::kGpuRecords:
       if (!admit_gpu_rows(header, sizeof(GpuRecord), kSmallestRecordBytes, damage)) return;
       return rows(tables_.gpu_records, record_gaps_);
@@ -385,6 +392,7 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   std::erase_if(tables_.object_files, [&](const ObjectFile& file) {
     return file.object >= tables_.strings.size() || file.build_id >= tables_.strings.size();
   });
+  finish_source_places();
   finish_gpu(damage);
   for (ProcessLife& life : tables_.lives)
     for (StringId* id : {&life.comm, &life.exe, &life.command_line})
@@ -404,6 +412,21 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   std::erase_if(tables_.facts, [&](const Fact& fact) {
     return fact.kind >= tables_.strings.size() || fact.name >= tables_.strings.size() ||
            fact.body >= tables_.blobs.size();
+  });
+}
+
+// A row that does not know its frame or its names says nothing: the frame stays as it is without.
+void TableBuilder::finish_source_places() {
+  for (auto gap = place_gaps_.rbegin(); gap != place_gaps_.rend(); ++gap)
+    tables_.source_places.erase(tables_.source_places.begin() + gap->begin,
+                                tables_.source_places.begin() + gap->end);
+  std::erase_if(tables_.source_places, [&](const SourcePlaces& places) {
+    return places.frame >= tables_.frames.size() ||
+           tables_.frames[places.frame].kind != FrameKind::kNative ||
+           std::any_of(places.chain.begin(), places.chain.end(), [&](const SourcePlace& place) {
+             return place.function >= tables_.strings.size() ||
+                    place.file >= tables_.strings.size();
+           });
   });
 }
 

@@ -36,6 +36,9 @@ class TableBuilder {
   void finish(Damage& damage);
 
   const Tables& tables() const { return tables_; }
+  Tables& edit_tables() { return tables_; }
+  // What tables may still take.
+  std::uint64_t memory_left() const { return memory_left_; }
   // For an id in a sample that nothing defines. Only after finish(); may add a row.
   StackId lost_stack();
   ContextId lost_context();
@@ -72,6 +75,7 @@ class TableBuilder {
   void finish_gpu(Damage& damage);
   bool admit_gpu_rows(const ChunkHeader& header, std::size_t row_bytes, std::uint32_t smallest,
                       Damage& damage);
+  void finish_source_places();
   // An undefined string becomes "<lost>"; true if it was one.
   bool mend_string(StringId& id);
 
@@ -80,7 +84,7 @@ class TableBuilder {
   std::uint64_t memory_left_;
   Gaps string_gaps_, blob_gaps_, code_gaps_, frame_gaps_, stack_gaps_, context_gaps_, process_gaps_,
       thread_gaps_, name_gaps_, edge_gaps_, fact_gaps_, launch_gaps_, record_gaps_, wait_gaps_,
-      life_gaps_, object_gaps_;
+      life_gaps_, object_gaps_, place_gaps_;
   std::vector<NativeName> native_names_;         // applied to the frames by finish()
   std::vector<bool> lost_frames_, lost_stacks_;  // empty if nothing is lost
   LostIds lost_;

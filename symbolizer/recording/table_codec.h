@@ -28,6 +28,7 @@ void encode(std::span<const NativeName> names, ByteWriter& out);
 void encode(std::span<const SpanEdge> edges, ByteWriter& out);
 void encode(std::span<const Fact> facts, ByteWriter& out);
 void encode(std::span<const ObjectFile> files, ByteWriter& out);
+void encode(std::span<const SourcePlaces> rows, ByteWriter& out);
 
 // Each appends exactly `count` entries and returns true, or returns false having appended some.
 // Enumerations and shapes are checked here, ids against other tables later. `raw` must outlive the
@@ -45,5 +46,6 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<NativeName>& out);
 bool decode(Bytes raw, std::uint32_t count, std::vector<SpanEdge>& out);
 bool decode(Bytes raw, std::uint32_t count, std::vector<Fact>& out);
 bool decode(Bytes raw, std::uint32_t count, std::vector<ObjectFile>& out);
+bool decode(Bytes raw, std::uint32_t count, std::vector<SourcePlaces>& out);
 
 }  // namespace dynprof::recording

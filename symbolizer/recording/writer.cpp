@@ -219,6 +219,14 @@ class Writer final : public RecordingWriter {
     new_objects_.push_back(file);
     entry(0, new_objects_.size());
   }
+  void source_places(const SourcePlaces& places) override {
+    DYNPROF_CHECK(places.frame < frames_.next_id() && !places.chain.empty() &&
+                  places.chain.size() <= kMaxInlined + 1);
+    for (const SourcePlace& place : places.chain)
+      DYNPROF_CHECK(place.function < strings_.next_id() && place.file < strings_.next_id());
+    new_places_.push_back(places);
+    entry(0, new_places_.size());
+  }
   void gpu_launch(const GpuLaunch& launch) override {
     DYNPROF_CHECK(launch.thread < threads_.next_id() && launch.stack < next_stack_ &&
                   launch.context < contexts_.next_id());
@@ -331,6 +339,7 @@ class Writer final : public RecordingWriter {
     write_list(ChunkKind::kWaits, new_waits_, waits_out_);
     write_list(ChunkKind::kProcessLife, new_lives_, lives_out_);
     write_list(ChunkKind::kObjectFiles, new_objects_, objects_out_);
+    write_list(ChunkKind::kSourcePlaces, new_places_, places_out_);
     waiting_text_ = 0;
     bound_memory();
   }
@@ -392,6 +401,7 @@ class Writer final : public RecordingWriter {
   std::uint32_t waits_out_ = 0;
   std::uint32_t lives_out_ = 0;
   std::uint32_t objects_out_ = 0;
+  std::uint32_t places_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
   std::vector<Process> new_processes_;
@@ -403,6 +413,7 @@ class Writer final : public RecordingWriter {
   std::vector<Wait> new_waits_;
   std::vector<ProcessLife> new_lives_;
   std::vector<ObjectFile> new_objects_;
+  std::vector<SourcePlaces> new_places_;
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

@@ -40,6 +40,8 @@ class RecordingWriter {
   virtual void wait(const Wait& wait) = 0;
   // At most kMaxFileSegments segments.
   virtual void object_file(const ObjectFile& file) = 0;
+  // Of a native frame that this writer gave out; 1 to kMaxInlined + 1 places.
+  virtual void source_places(const SourcePlaces& places) = 0;
   virtual void gpu_launch(const GpuLaunch& launch) = 0;
   // Its kind must be one of enum dynprof_gpu_kind.
   virtual void gpu_record(const GpuRecord& record) = 0;

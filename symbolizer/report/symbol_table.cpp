@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::size_t kMaxRows = 200;
 
-// The columns of a row as numbers; those not asked for are 0.
+// The columns of a row as numbers; those not asked for are 0. That of the symbol is twice the
+// function, and one more where it is inlined.
 using Key = std::array<std::uint32_t, 5>;  // by SortKey
 
 struct Row {
@@ -89,11 +90,11 @@ class SymbolTable {
     const Tables& tables = selection_.tables();
     for (std::size_t i = 0; i < selection_.counts.size(); ++i) {
       const StackCount& count = selection_.counts[i];
-      row(key_of(count, function_of(count.stack))).self += count.samples;
+      row(key_of(count, count.stack)).self += count.samples;
       if (!selection_.options.children) continue;
       StackId stack = count.stack;
       do {
-        Row& on_stack = row(key_of(count, function_of(stack)));
+        Row& on_stack = row(key_of(count, stack));
         if (on_stack.last_stack != i) {
           on_stack.last_stack = i;
           on_stack.children += count.samples;
@@ -155,7 +156,12 @@ class SymbolTable {
     if (stack == 0) return Functions::kNoStack;
     return functions_.of_frames()[selection_.tables().stacks[stack].frame];
   }
-  Key key_of(const StackCount& count, FunctionId function) const {
+  bool is_inlined(StackId stack) const {
+    const Tables& tables = selection_.tables();
+    return stack != 0 && tables.frames[tables.stacks[stack].frame].inlined;
+  }
+  Key key_of(const StackCount& count, StackId stack) const {
+    const FunctionId function = function_of(stack);
     Key key{};
     for (SortKey column : columns_) {
       std::uint32_t& part = key[static_cast<std::size_t>(column)];
@@ -167,7 +173,7 @@ class SymbolTable {
           part = dso_of_function_[function];
           break;
         case SortKey::kSymbol:
-          part = function;
+          part = 2 * function + (is_inlined(stack) ? 1 : 0);
           break;
         case SortKey::kPhase:
           part = static_cast<std::uint32_t>(count.phase);
@@ -198,11 +204,12 @@ class SymbolTable {
       case SortKey::kDso:
         return std::string(dsos_[part]);
       case SortKey::kSymbol: {
-        const Function& function = functions_[part];
+        const Function& function = functions_[part / 2];
+        const char* tail = part % 2 == 1 ? " (inlined)" : "";
         const char* mark = function.kind == FrameKind::kPython   ? "[p] "
                            : function.kind == FrameKind::kKernel ? "[k] "
                                                                  : "[.] ";
-        if (function.kind == FrameKind::kNative) return mark + short_name(function.qualname);
+        if (function.kind == FrameKind::kNative) return mark + short_name(function.qualname) + tail;
         return mark + std::string(function.qualname.substr(0, 4 * kReportColumns));
       }
       case SortKey::kPhase:

@@ -38,7 +38,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   for (const Frame& frame : tables.frames) {
     DYNPROF_CHECK(frame.code < tables.codes.size() && frame.symbol < tables.strings.size() &&
-                  frame.object < tables.strings.size());
+                  frame.object < tables.strings.size() &&
+                  frame.source_file < tables.strings.size());
   }
   for (std::size_t id = 1; id < tables.stacks.size(); ++id) {
     DYNPROF_CHECK(tables.stacks[id].caller < id && tables.stacks[id].frame < tables.frames.size());

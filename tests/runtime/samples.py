@@ -21,6 +21,9 @@ class Frame:
     kind: int
     unreadable: str | None
     offset: int = 0  # native: in its file
+    source: str = ""  # native: the source file of `line`
+    inlined: bool = False
+    declared: int = 0  # native: the line its function is declared at
 
 
 @dataclass(frozen=True)
@@ -107,12 +110,13 @@ class Dump:
             self._stacks[node] = frames
         return self._stacks[pending[0] if pending else number]
 
-    def whole_stack(self, number):
-        """All frames, native and kernel ones too, innermost first."""
+    def whole_stack(self, number, inlined=False):
+        """All frames, native and kernel ones too, innermost first; inlined ones if wanted."""
         frames = []
         while number:
             number, frame = self._nodes[number]
-            frames.append(self.frames[frame])
+            if inlined or not self.frames[frame].inlined:
+                frames.append(self.frames[frame])
         return frames
 
     def counter(self, name):

@@ -96,6 +96,9 @@ void write_frames(JsonWriter& json, const Tables& tables, const ResolvedFrames& 
       json.string(unreadable_text(frame.unreadable));
     }
     json.number(tables.frames[id].offset);
+    json.string(frame.source_file);
+    json.boolean(frame.inlined);
+    json.number(frame.kind == FrameKind::kPython ? 0 : frame.first_line);
     json.end_array();
   }
   json.end_array();

@@ -9,6 +9,7 @@
 #include "symbolizer/base/byte_writer.h"
 #include "symbolizer/recording/format.h"
 #include "symbolizer/recording/payload.h"
+#include "symbolizer/recording/table_codec.h"
 #include "tests/unit/recording_example.h"
 
 namespace dynprof {
@@ -139,7 +140,8 @@ TEST(RecordingDamage, EveryLostChunkIsNamed) {
     } else if (kind != ChunkKind::kMeta && kind != ChunkKind::kTrailer &&
                kind != ChunkKind::kProcesses && kind != ChunkKind::kBlobs &&
                kind != ChunkKind::kGpuLaunches && kind != ChunkKind::kGpuRecords &&
-               kind != ChunkKind::kProcessLife && kind != ChunkKind::kObjectFiles) {
+               kind != ChunkKind::kProcessLife && kind != ChunkKind::kObjectFiles &&
+               kind != ChunkKind::kSourcePlaces) {
       EXPECT_THAT((*recording)->damage(), Contains(HasSubstr("that is lost")))
           << chunk_kind_text(kind);
     }
@@ -319,6 +321,34 @@ TEST(RecordingForged, TableRowsThatUseUndefinedIds) {
   EXPECT_THAT(texts_of(*recording).at(0), HasSubstr("<lost>"));
 }
 
+TEST(RecordingForged, SourcePlacesOfWhatIsNotThere) {
+  Forger forger;
+  forger.add(ChunkKind::kStrings, 1, 1, std::string_view("\x01x", 2));
+  forger.add(ChunkKind::kFrames, 1, 3, varints({1, 1, 1, 5, 1, 1, 1, 6, 0, 0, 0}));
+  forger.add(ChunkKind::kStacks, 1, 1, varints({2, 0, 0, 2}));
+  // Of no frame; of a Python frame; with a file that is not there; one that is good; that one
+  // again.
+  auto one = [](std::uint64_t frame, std::uint64_t file) {
+    return SourcePlaces{static_cast<FrameId>(frame),
+                        {{1, static_cast<StringId>(file), 7, 1}, {0, 1, 9, 1}}};
+  };
+  const std::vector<SourcePlaces> rows{one(900, 1), one(3, 1), one(1, 800), one(2, 1), one(2, 0)};
+  ByteWriter out;
+  encode(rows, out);
+  forger.add(ChunkKind::kSourcePlaces, 0, 5, out);
+  forger.add_sample(0, 1, 0);
+  auto recording = forger.read();
+  const Tables& tables = recording->tables();
+  ASSERT_EQ(tables.frames.size(), 5u) << "one function is inlined";
+  EXPECT_EQ(tables.frames[1].source_line, 0u);
+  EXPECT_EQ(tables.frames[2].source_line, 9u);
+  EXPECT_EQ(tables.frames[3].source_line, 0u);
+  EXPECT_TRUE(tables.frames[4].inlined);
+  EXPECT_EQ(tables.frames[4].source_line, 7u);
+  ASSERT_EQ(tables.stacks.size(), 3u);
+  EXPECT_EQ(samples_of(*recording).at(0).stack, 2u) << "the innermost";
+}
+
 TEST(RecordingForged, ACallerIsOlderThanItsCallee) {
   // Distance 2 from id 1 would be id -1; distance 1 is the root.
   for (std::uint64_t distance : {2u, 100u, 0xffffffffu}) {
@@ -355,7 +385,7 @@ TEST(RecordingForged, CountsAndLengthsThatLie) {
         ChunkKind::kStacks, ChunkKind::kContexts, ChunkKind::kProcesses, ChunkKind::kThreads,
         ChunkKind::kNativeNames, ChunkKind::kEdges, ChunkKind::kFacts, ChunkKind::kGpuLaunches,
         ChunkKind::kGpuRecords, ChunkKind::kWaits, ChunkKind::kProcessLife, ChunkKind::kObjectFiles,
-        ChunkKind::kSamples}) {
+        ChunkKind::kSourcePlaces, ChunkKind::kSamples}) {
     for (std::uint32_t count : {0u, 1u, 3u, 60'000u, 0xffffffffu}) {
       for (std::string_view payload :
            {std::string_view(""), std::string_view("\x00", 1),

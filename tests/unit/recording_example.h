@@ -77,6 +77,11 @@ inline void write_example(RecordingWriter& writer) {
                  .object = writer.string("/usr/lib/libc.so.6"),
                  .offset = 0x1234567890abcdefu + static_cast<unsigned>(round)};
     StackId leaf = writer.stack({stack, writer.frame(native)});
+    // Only a line for the frame that samples have: what is lost of it changes no stack.
+    StringId source = writer.string("/home/user/work.cpp");
+    writer.source_places({writer.frame(native), {{0, source, 12, 10}}});
+    native.offset += 100;
+    writer.source_places({writer.frame(native), {{name, source, 7, 5}, {0, source, 12, 10}}});
     Frame kernel{.kind = FrameKind::kKernel,
                  .symbol = writer.string("do_idle"),
                  .object = writer.string("[kernel]")};

@@ -33,17 +33,21 @@ Result<std::unique_ptr<Recording>> named(std::unique_ptr<Recording> recording,
   if (!std::filesystem::is_directory(symbols, failure))
     return error(fmt::format("--symbols: {} is not a directory", escape_terminal(symbols)));
   FoundNames found = find_names(*recording, symbols);
-  terminal.line(fmt::format("--symbols: {} native frames named from {} files", found.names.size(),
-                            found.files));
+  terminal.line(fmt::format("--symbols: {} native frames named from {} files, {} with source lines",
+                            found.names.size(), found.files, found.places.size()));
   if (found.refused > 0)
     terminal.line(fmt::format("warning: files of another build-id were refused for {} objects",
                               found.refused));
-  return with_names(std::move(recording), std::move(found.names));
+  if (!found.problem.empty()) terminal.line("warning: " + found.problem);
+  return with_names(std::move(recording), std::move(found.names), std::move(found.places));
 }
 
 Result<std::unique_ptr<Recording>> open_recording(const std::string& where,
                                                   const std::string& symbols, Terminal& terminal) {
-  ASSIGN_OR_RETURN(auto recording, Recording::open(recording_path(where)));
+  // Frames are renamed as they were recorded, and then shown with what is inlined in them.
+  ASSIGN_OR_RETURN(auto recording, symbols.empty()
+                                       ? Recording::open(recording_path(where))
+                                       : Recording::open_as_recorded(recording_path(where)));
   for (const std::string& sentence : recording->damage())
     terminal.line("warning: " + escape_terminal(sentence));
   if (!symbols.empty()) return named(std::move(recording), symbols, terminal);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "symbolizer/symbols/kernel_symbols.h"
 #include "user/symbols/object_symbols.h"
@@ -177,29 +178,67 @@ FrameId NativeFrames::kernel_frame(std::uint64_t address) {
   return at->second;
 }
 
-void NativeFrames::symbolize_file(const std::string& path, MappedFile& file) {
+std::unordered_map<FrameId, std::string> NativeFrames::place_file(const std::string& path,
+                                                                  MappedFile& file,
+                                                                  PlaceReader& reader) {
+  std::unordered_map<FrameId, std::string> names;
+  const UniqueFd dwarf = file.fd ? find_dwarf_file(file.fd.get(), file.root, path) : UniqueFd();
+  if (!dwarf) return names;
+  auto own = ElfSymbols::read(file.fd.get());
+  if (!own) return names;
+  std::vector<std::uint64_t> addresses;
+  std::unordered_multimap<std::uint64_t, FrameId> frames;
+  for (const auto& [offset, frame] : file.frames) {
+    const auto address = address_at(own->segments(), offset);
+    if (!address) continue;
+    addresses.push_back(*address);
+    frames.emplace(*address, frame);
+  }
+  for (const auto& [address, chain] : reader.read(dwarf.get(), std::move(addresses), path)) {
+    const auto [first, last] = frames.equal_range(address);
+    for (auto at = first; at != last; ++at) {
+      SourcePlaces row{at->second, {}};
+      for (const NamedPlace& place : chain)
+        row.chain.push_back({writer_.string(place.function), writer_.string(place.file), place.line,
+                             place.declared});
+      row.chain.back().function = 0;
+      writer_.source_places(row);
+      names[at->second] = chain.back().function;
+    }
+  }
+  return names;
+}
+
+void NativeFrames::symbolize_file(const std::string& path, MappedFile& file, PlaceReader& reader) {
+  const auto from_dwarf = place_file(path, file, reader);
+  auto write_name = [&](FrameId frame, std::optional<std::string> name) {
+    const auto known = from_dwarf.find(frame);
+    if (!name && known != from_dwarf.end()) name = known->second;
+    if (name && !name->empty()) writer_.native_name({frame, writer_.string(*name)});
+  };
   auto source = file.fd ? ByteSource::of_file(std::move(file.fd))
                         : Result<ByteSource>(ByteSource::of_bytes(file.image));
   if (!source) return;
   auto symbols = ObjectSymbols::read(*std::move(source), file.root, path);
-  if (!symbols) return;
   for (const auto& [offset, frame] : file.frames)
-    if (auto name = symbols->find(offset)) writer_.native_name({frame, writer_.string(*name)});
+    write_name(frame, symbols ? symbols->find(offset) : std::nullopt);
 }
 
-void NativeFrames::symbolize() {
+std::string NativeFrames::symbolize() {
+  PlaceReader reader;
   for (auto& [key, file] : files_)
-    if (file.fd || !file.image.empty()) symbolize_file(std::get<3>(key), file);
+    if (file.fd || !file.image.empty()) symbolize_file(std::get<3>(key), file, reader);
   for (auto& [space, made] : made_) {
     if (!made.perf_map) continue;
     const PerfMap names = PerfMap::read(made.perf_map.get());
     for (const auto& [address, frame] : made.frames)
       if (auto name = names.find(address)) writer_.native_name({frame, writer_.string(*name)});
   }
-  if (kernel_frames_.empty()) return;
+  if (kernel_frames_.empty()) return reader.problem();
   KernelSymbols kernel = KernelSymbols::parse(read_kallsyms());
   for (const auto& [address, frame] : kernel_frames_)
     if (auto name = kernel.find(address)) writer_.native_name({frame, writer_.string(*name)});
+  return reader.problem();
 }
 
 }  // namespace dynprof

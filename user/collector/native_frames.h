@@ -17,6 +17,7 @@
 #include "symbolizer/base/unique_fd.h"
 #include "symbolizer/recording/writer.h"
 #include "user/collector/native_unwind.h"
+#include "user/symbols/place_reader.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -51,8 +52,9 @@ class NativeFrames {
 
   FrameId user_frame(pid_t pid, AddressSpace& space, std::uint64_t address, std::uint64_t now_ns);
   FrameId kernel_frame(std::uint64_t address);
-  // Looks up every address seen and hands the names to the writer.
-  void symbolize();
+  // Looks up every address seen and hands names and source places to the writer. The sentence says
+  // whose source places could not be read, "" when all could.
+  std::string symbolize();
 
  private:
   using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::string>;
@@ -78,7 +80,10 @@ class NativeFrames {
   FrameId made_frame(pid_t pid, std::uint64_t space, std::uint64_t address);
   FrameId frame_of(StringId object, std::uint64_t offset,
                    std::unordered_map<std::uint64_t, FrameId>& known);
-  void symbolize_file(const std::string& path, MappedFile& file);
+  void symbolize_file(const std::string& path, MappedFile& file, PlaceReader& reader);
+  // Names of functions that DWARF has, by frame.
+  std::unordered_map<FrameId, std::string> place_file(const std::string& path, MappedFile& file,
+                                                      PlaceReader& reader);
 
   RecordingWriter& writer_;
   std::map<FileKey, MappedFile> files_;

@@ -8,6 +8,7 @@
 
 #include "symbolizer/base/text.h"
 #include "user/symbols/object_symbols.h"
+#include "user/symbols/place_reader.h"
 #include "user/unwind_tables/debug_file.h"
 #include "user/unwind_tables/elf_layout.h"
 
@@ -59,6 +60,34 @@ std::optional<ElfSymbols> best_symbols(int root, const std::string& path,
   return best;
 }
 
+// The first file with the right build-id that has DWARF.
+UniqueFd dwarf_of(int root, const std::string& path, const std::string& build_id) {
+  for (const std::string& place : places(path, build_id)) {
+    UniqueFd file = open_below(root, place);
+    const int copy = file ? ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0) : -1;
+    if (copy < 0) continue;
+    auto source = ByteSource::of_file(UniqueFd(copy));
+    auto layout = source ? read_elf_layout(*source) : Result<ElfLayout>(source.error());
+    if (layout && layout->build_id == build_id && layout->debug_info.present()) return file;
+  }
+  return UniqueFd();
+}
+
+using FramesAt = std::vector<std::pair<FrameId, std::uint64_t>>;  // and their addresses
+
+void find_places(int dwarf, const FramesAt& frames, const std::string& path, PlaceReader& reader,
+                 FoundNames& found) {
+  std::vector<std::uint64_t> addresses;
+  for (const auto& [frame, address] : frames) addresses.push_back(address);
+  const PlacesByAddress known = reader.read(dwarf, std::move(addresses), path);
+  for (const auto& [frame, address] : frames) {
+    const auto at = known.find(address);
+    if (at == known.end()) continue;
+    auto& chain = found.places.emplace_back(frame, at->second).second;
+    chain.back().function.clear();  // the frame's own name
+  }
+}
+
 FramesOf frames_by_object(const Tables& tables) {
   FramesOf frames;
   for (FrameId id = 1; id < tables.frames.size(); ++id)
@@ -73,6 +102,7 @@ FoundNames find_names(const Recording& recording, const std::string& directory) 
   FoundNames found;
   const UniqueFd root(::open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!root) return found;
+  PlaceReader reader;
   const Tables& tables = recording.tables();
   const FramesOf frames = frames_by_object(tables);
   // Where one path was two files, an offset does not say in which.
@@ -88,20 +118,24 @@ FoundNames find_names(const Recording& recording, const std::string& directory) 
     const std::string build_id(tables.strings[file->build_id]);
     if (build_id.empty()) continue;
     UniqueFd keep;
-    auto symbols =
-        best_symbols(root.get(), std::string(tables.strings[object]), build_id, keep, found);
-    if (!symbols) continue;
+    const std::string path(tables.strings[object]);
+    auto symbols = best_symbols(root.get(), path, build_id, keep, found);
+    const UniqueFd dwarf = dwarf_of(root.get(), path, build_id);
     std::vector<ImageSegment> segments;
     for (const FileSegment& part : file->segments)
       segments.push_back({part.offset, part.size, part.address});
+    FramesAt frames_at;
+    for (FrameId id : wanted->second)
+      if (const auto address = address_at(segments, tables.frames[id].offset))
+        frames_at.emplace_back(id, *address);
+    if (dwarf) find_places(dwarf.get(), frames_at, path, reader, found);
+    if (!symbols) continue;
     ++found.files;
-    for (FrameId id : wanted->second) {
-      const auto address = address_at(segments, tables.frames[id].offset);
-      if (!address) continue;
-      if (auto name = symbols->find_address(*address))
+    for (const auto& [id, address] : frames_at)
+      if (auto name = symbols->find_address(address))
         found.names.emplace_back(id, *std::move(name));
-    }
   }
+  found.problem = reader.problem();
   return found;
 }
 

@@ -11,6 +11,8 @@ namespace dynprof {
 
 struct FoundNames {
   FrameNames names;
+  FramePlaces places;       // of frames in files with DWARF
+  std::string problem;      // of reading it, "" for none
   std::size_t files = 0;    // with names
   std::size_t refused = 0;  // of another build-id, or none
 };

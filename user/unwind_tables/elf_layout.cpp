@@ -146,6 +146,8 @@ class LayoutReader {
     }
     ElfSection* section = name == ".eh_frame"      ? &layout_.eh_frame
                           : name == ".debug_frame" ? &layout_.debug_frame
+                          : name == ".debug_info"  ? &layout_.debug_info
+                          : name == ".zdebug_info" ? &layout_.debug_info
                           : name == ".plt"         ? &layout_.plt
                           : name == ".plt.got"     ? &layout_.plt_got
                           : name == ".plt.sec"     ? &layout_.plt_sec

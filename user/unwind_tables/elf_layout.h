@@ -38,6 +38,7 @@ struct ElfLayout {
   ElfSection eh_frame;               // .eh_frame, by section or by PT_GNU_EH_FRAME
   bool eh_frame_by_segment = false;  // the latter: its size is the rest of the segment
   ElfSection debug_frame;
+  ElfSection debug_info;  // DWARF about its source
   ElfSection plt, plt_got, plt_sec;
   std::string debug_link;  // a file name, never with a slash in it
   std::uint32_t debug_link_crc = 0;
