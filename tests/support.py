@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).resolve().parent.parent
 BUILD = Path(os.environ.get("DYNPROF_BUILD", REPO / "build")).resolve()
 VENV = Path(os.environ.get("DYNPROF_VENV", REPO / ".venv")).absolute()
@@ -362,3 +364,18 @@ def spawn(argv, ready="ready", timeout=60, user=None, env=None, cwd=None):
 
 def free_mb(path):
     return shutil.disk_usage(path).free // 2**20
+
+
+def tool(name):
+    """Path of a program that only some tests need."""
+    return shutil.which(name) or pytest.skip(f"no {name}")
+
+
+def split_debug(binary, folder):
+    """A copy without symbols and DWARF, and its debug file, in no place where it would be found."""
+    bare, debug = folder / "bare" / binary.name, folder / "elsewhere" / f"{binary.name}.debug"
+    for path in (bare, debug):
+        path.parent.mkdir(parents=True)
+    subprocess.run([tool("objcopy"), "--only-keep-debug", binary, debug], check=True)
+    subprocess.run([tool("objcopy"), "--strip-all", binary, bare], check=True)
+    return bare, debug

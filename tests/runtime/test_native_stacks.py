@@ -8,7 +8,6 @@ interpreter loop itself hidden. A stack that is cut must say so.
 
 import collections
 import json
-import shutil
 import subprocess
 
 import pytest
@@ -28,7 +27,7 @@ CLOCK_OBJECTS = ("[vdso]", "libc.so.6", "libc-2", "ld-linux", "deep_calls")
 
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory):
-    compiler = shutil.which("g++") or pytest.skip("no compiler")
+    compiler = support.tool("g++")
     folder = tmp_path_factory.mktemp("native")
     first, later = folder / "deep_calls.so", folder / "deep_calls_later.so"
     flags = ["-O2", "-fomit-frame-pointer", "-fPIC", "-shared"]

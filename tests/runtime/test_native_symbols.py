@@ -11,6 +11,7 @@ import pytest
 
 import samples
 import support
+from support import split_debug, tool
 
 pytestmark = pytest.mark.root_bpf
 
@@ -28,26 +29,12 @@ while True:
 """
 
 
-def tool(name):
-    return shutil.which(name) or pytest.skip(f"no {name}")
-
-
 @pytest.fixture(scope="session")
 def library(tmp_path_factory):
     path = tmp_path_factory.mktemp("named") / "named_work.so"
     flags = ["-O2", "-fPIC", "-shared", "-Wl,--build-id"]
     subprocess.run([tool("g++"), *flags, "-o", path, SOURCE], check=True)
     return path
-
-
-def stripped(library, folder):
-    """A copy without symbols, and its debug file. In no place where it would be found."""
-    bare, debug = folder / "bare" / library.name, folder / "elsewhere" / f"{library.name}.debug"
-    for path in (bare, debug):
-        path.parent.mkdir(parents=True)
-    subprocess.run([tool("objcopy"), "--only-keep-debug", library, debug], check=True)
-    subprocess.run([tool("objcopy"), "--strip-all", library, bare], check=True)
-    return bare, debug
 
 
 class Recorded:
@@ -109,7 +96,7 @@ def test_the_vdso_has_names(dynprof, spawn, tmp_path):
 
 
 def test_names_from_elsewhere(library, dynprof, spawn, tmp_path):
-    bare, debug = stripped(library, tmp_path)
+    bare, debug = split_debug(library, tmp_path)
     run = record(dynprof, spawn, tmp_path, argv_for(bare))
     assert run.has(bare.name, LOCAL) == 0
     before = dynprof.run("report", run.directory, "-s", "dso,sym")
@@ -127,7 +114,7 @@ def test_names_from_elsewhere(library, dynprof, spawn, tmp_path):
 
 
 def test_files_of_another_build_id_are_refused(library, dynprof, spawn, tmp_path):
-    bare, debug = stripped(library, tmp_path)
+    bare, debug = split_debug(library, tmp_path)
     run = record(dynprof, spawn, tmp_path, argv_for(bare))
     flags = ["-O1", "-fPIC", "-shared", "-Wl,--build-id", "-DOTHER"]
     subprocess.run([tool("g++"), *flags, "-o", debug, SOURCE], check=True)
@@ -138,7 +125,7 @@ def test_files_of_another_build_id_are_refused(library, dynprof, spawn, tmp_path
 
 
 def test_debug_file_by_link(library, dynprof, spawn, tmp_path):
-    bare, debug = stripped(library, tmp_path)
+    bare, debug = split_debug(library, tmp_path)
     beside = bare.parent / ".debug" / debug.name
     beside.parent.mkdir()
     shutil.copy(debug, beside)

@@ -43,6 +43,17 @@ std::uint32_t number(Dwarf_Die& die, unsigned name, bool inherited) {
   return static_cast<std::uint32_t>(value);
 }
 
+// Those whose addresses are in [begin, end).
+std::pair<Wanted::const_iterator, Wanted::const_iterator> within(
+    const Wanted& wanted, std::span<const std::uint64_t> addresses, Dwarf_Addr begin,
+    Dwarf_Addr end) {
+  const auto is_before = [&](std::size_t index, Dwarf_Addr value) {
+    return addresses[index] < value;
+  };
+  const auto first = std::lower_bound(wanted.begin(), wanted.end(), begin, is_before);
+  return {first, end > begin ? std::lower_bound(first, wanted.end(), end, is_before) : first};
+}
+
 // One compilation unit and the wanted addresses in it.
 class Unit {
  public:
@@ -78,10 +89,8 @@ class Unit {
     ptrdiff_t offset = 0;
     Dwarf_Addr base = 0, begin = 0, end = 0;
     while ((offset = dwarf_ranges(&die, offset, &base, &begin, &end)) > 0) {
-      auto at = std::lower_bound(
-          wanted.begin(), wanted.end(), begin,
-          [&](std::size_t index, Dwarf_Addr value) { return addresses_[index] < value; });
-      for (; at != wanted.end() && addresses_[*at] < end; ++at) found.push_back(*at);
+      const auto [first, last] = within(wanted, addresses_, begin, end);
+      found.insert(found.end(), first, last);
     }
     if (offset < 0) damaged_ = true;
     std::sort(found.begin(), found.end());
@@ -269,11 +278,7 @@ class Lookup {
     ptrdiff_t offset = 0;
     Dwarf_Addr base = 0, begin = 0, end = 0;
     while ((offset = dwarf_ranges(&die, offset, &base, &begin, &end)) > 0) {
-      auto first = std::lower_bound(
-          left_.begin(), left_.end(), begin,
-          [&](std::size_t index, Dwarf_Addr value) { return addresses_[index] < value; });
-      auto last = first;
-      while (last != left_.end() && addresses_[*last] < end) ++last;
+      const auto [first, last] = within(left_, addresses_, begin, end);
       if (first == last) continue;
       Wanted& wanted = units_[dwarf_dieoffset(&die)];
       wanted.insert(wanted.end(), first, last);
