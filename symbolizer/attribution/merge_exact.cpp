@@ -88,6 +88,9 @@ class Merge {
       ExactMoment moment = exact_.at(row, sample.time_ns);
       // Edges without an id: that of the samples between them.
       if (moment.compile == kNoIndex || is_valid(exact_.all()[moment.compile].id)) return;
+      // A compile inside a capture, its own phase not open yet, or not any more.
+      const bool in_capture = exact_.all()[moment.compile].kind == CompileKind::kCompiledAutograd;
+      if (in_capture && compiles_[answer.compile].id.frame >= 0) return;
       if (facts_[moment.compile].id.value_or(compiles_[answer.compile].id) !=
           compiles_[answer.compile].id) {
         return;

@@ -50,8 +50,13 @@ TorchReading read(const TorchState& state, Names& names) {
   bool captures = reading.speaks && reading.id.frame < 0;
   if (captures) {
     reading.kind = CompileKind::kCompiledAutograd;
+  } else if (reading.speaks && reading.kind == CompileKind::kCompiledAutograd) {
+    // A compile inside the capture, its own phase not open yet, or not any more: the phase is not its.
+    reading.kind = CompileKind::kForward;
+    reading.root_name = 0;
+    reading.root_depth = -1;
   } else if (reading.kind == CompileKind::kCompiledAutograd) {
-    reading.kind.reset();  // a compile inside the capture, its own phase not open yet
+    reading.kind.reset();
   }
   return reading;
 }

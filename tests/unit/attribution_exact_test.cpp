@@ -317,6 +317,23 @@ TEST_F(Exact, EdgesWithoutAnIdTakeThatOfTheirSamples) {
   EXPECT_EQ(found(attribution), (List{"_compile_inner_3_0 0-50 x1"}));
 }
 
+// Torch says no ids: the capture has no other than that of a compile in it, seen beside its edges.
+TEST_F(Exact, ACaptureDoesNotTakeTheIdOfACompileInIt) {
+  edges.begin("compiled_autograd");
+  fake.pass_ms(10);
+  edges.begin("dynamo");
+  fake.pass_ms(10);
+  edges.end();
+  fake.pass_ms(10);
+  edges.end();
+  Marker inner = FakeRecording::compile_marker(1, 0, 0x2000, 0, 0);
+  ContextId context = fake.context({inner});
+  sample_at_ms(9, torch.tracing(), context);
+  sample_at_ms(15, torch.tracing(), context);
+  sample_at_ms(21, torch.tracing(), context);
+  EXPECT_EQ(found(Attribution(fake)), (List{"_compile_inner_!0_1_0 10-20 x3"}));
+}
+
 TEST_F(Exact, ThreadsWithoutEdgesStayAsTheyAre) {
   ThreadId other = fake.thread(100, 101);
   edges.forward("0/0");

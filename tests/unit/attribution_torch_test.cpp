@@ -181,6 +181,15 @@ TEST_F(ThreadLocals, TheCaptureOfCompiledAutogradAndWhatCompilesInIt) {
   EXPECT_EQ(attribution.agreement().differ, 0u);
 }
 
+// With no frame to tell it: a moment before its own phase opens, and after that closed.
+TEST_F(ThreadLocals, ACompileInACaptureIsAForwardAtItsEdgesToo) {
+  StackId stack = fake.stack({torch.module()});
+  says(stack, "!0/1/0", 0, {"compiled_autograd"}, {}, 1);
+  says(stack, "!0/1/0", 0, {"compiled_autograd", "dynamo", "entire_frame_compile"}, {}, 3);
+  says(stack, "!0/1/0", 0, {"compiled_autograd"}, {}, 1);
+  EXPECT_EQ(found(Attribution(fake)), (List{"_compile_inner_!0_1_0 x5"}));
+}
+
 TEST_F(ThreadLocals, NameACaptureWhileItsGraphRunsWhichIsNoCompile) {
   says(fake.stack({torch.module()}), "!0", 0, {"compiled_autograd"}, {}, 2);
   says(torch.tracing(), "!0/1/0", 0, {"dynamo", "entire_frame_compile"}, {}, 3);
