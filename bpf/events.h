@@ -145,7 +145,8 @@ struct dp_native_mapping {
 DP_ASSERT_SIZE(dp_native_mapping, 32);
 
 /* Map `unwind_tables`: slot -> array of dp_unwind_row. The first two are a header: number of rows and
- * serial, then the base that pcs count from, low and high half. */
+ * serial, then the base that pcs count from, low and high half. Behind the rows a dp_unwind_page for each
+ * page of pcs, up to the last row's. */
 #define DP_UNWIND_HEADER_ROWS 2
 
 enum dp_marker_kind {
@@ -409,6 +410,8 @@ DP_ASSERT_SIZE(dp_exec_event, 72 + DP_EXE_BYTES);
 #define DP_WAIT_PREEMPTED 1u /* it could have run: another thread did */
 #define DP_WAIT_AT_ATTACH 2u /* off the CPU since before we looked */
 #define DP_WAIT_MARK 4u      /* no wait: says cpu_ns at that time, the thread's last */
+#define DP_THREAD_ENDED \
+  8u /* of a dp_thread_time: its thread is about to be gone, the place is free */
 
 /* One wait, or short ones of equal place summed up. `runnable_ns` of its length the thread could have
  * run, and no CPU was free for it. */

@@ -127,18 +127,17 @@ static __always_inline void send_launch(struct launch* launch) {
 SEC("uprobe")
 int walk_launch(struct pt_regs* ctx) {
   struct launch* launch = claimed((__u32)current_ids());
-  __u32 cpu = bpf_get_smp_processor_id();
-  struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
   if (!launch) return 0;
   struct walk* walk = &launch->walk;
-  bool more = cache != 0;
-  for (int i = 0; cache && i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk, cache);
+  bool more = true;
+  for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk);
   if (more && walk->frame) {
     walk->programs++;
     if (walk->programs < DP_WALK_PROGRAMS) bpf_tail_call(ctx, &gpu_tails, 0);
     walk->sample.flags |= DP_SAMPLE_TRUNCATED;
     count(DP_COUNT_TRUNCATED);
   }
+  identify_frames(walk);
   send_launch(launch);
   return 0;
 }

@@ -45,7 +45,12 @@ struct signal_struct {
   unsigned long long sum_sched_runtime; /* CPU time in ns of the threads that were released */
 };
 
+typedef struct {
+  unsigned long pgd;
+} pgd_t;
+
 struct mm_struct {
+  pgd_t* pgd;              /* the outermost page table */
   unsigned long arg_start; /* the command line: arguments end to end, each with its 0 */
   unsigned long arg_end;
 };
@@ -103,6 +108,7 @@ struct files_struct {
 };
 
 struct task_struct {
+  unsigned int flags;
   int pid;
   int tgid;
   char comm[16];

@@ -16,7 +16,7 @@ struct object_head {
 };
 
 static __always_inline bool read_object(__u64 address, struct object_head* head) {
-  return address && bpf_probe_read_user(head, sizeof(*head), (const void*)address) == 0;
+  return address && read_user_words(head, sizeof(*head), address);
 }
 
 /* Follows a path from an object to an attribute's value; 0 if there is none. */

@@ -18,6 +18,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/sample_parts.bpf.h"
+#include "bpf/scheduler.bpf.h"
 #include "bpf/torch_state.bpf.h"
 #include "bpf/unwind.bpf.h"
 #include "bpf/wait_key.bpf.h"
@@ -27,10 +28,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 /* A wait at least this long is an event of its own; set before load. */
 const volatile __u64 wait_threshold_ns = 1000000;
 const volatile __u64 wait_wakeup_bytes = 1 << 20;
-/* The scheduler keeps how long a task was ready to run (CONFIG_SCHED_INFO), and its run queue can be
- * reached from the task (CONFIG_FAIR_GROUP_SCHED): the moment of its waking need not be traced. Set
- * before load. */
-const volatile bool scheduler_keeps_delays = true;
 
 /* Stacks walked per second and CPU, and how many of them at once. */
 #define WALK_COST_NS (1000000000ULL / 1000)
@@ -40,6 +37,7 @@ const volatile bool scheduler_keeps_delays = true;
 /* A sum of short waits goes out after this long. */
 #define SUM_AGE_NS 10000000ULL
 #define TASK_DEAD_STATE 0x80
+#define PF_EXITING 0x4
 
 struct memo_entry {
   __u64 key;
@@ -125,39 +123,6 @@ struct {
                [TAIL_NATIVE] = (void*)&unwind_wait},
 };
 
-/* For older kernels' types, whatever user space says. */
-static __always_inline bool delays_are_known(void) {
-  return scheduler_keeps_delays && bpf_core_field_exists(struct sched_info, last_queued) &&
-         bpf_core_field_exists(struct sched_entity, cfs_rq) &&
-         bpf_core_field_exists(struct cfs_rq, rq);
-}
-
-/* This CPU's: the current task is on it, whatever its class, the idle one included. */
-static __always_inline const struct rq* run_queue(void) {
-  const struct task_struct* task = bpf_get_current_task_btf();
-  return task->se.cfs_rq->rq;
-}
-
-/* Of a task that may be read without a helper. */
-static __always_inline __u64 ids_of(const struct task_struct* task) {
-  return (__u64)(__u32)task->tgid << 32 | (__u32)task->pid;
-}
-
-/* The thread that is about to run, where it may be read without a helper; else 0. */
-static __always_inline const struct task_struct* next_task(struct bpf_raw_tracepoint_args* ctx) {
-  if (!delays_are_known()) return 0;
-  const struct task_struct* next = run_queue()->curr;
-  return (__u64)next == ctx->args[2] ? next : 0;
-}
-
-/* As current_ids(). */
-static __always_inline __u64 next_ids(struct bpf_raw_tracepoint_args* ctx,
-                                      const struct task_struct* readable) {
-  if (!pid_level && readable) return ids_of(readable);
-  struct task_struct* next = (struct task_struct*)ctx->args[2];
-  return (__u64)pid_of(next) << 32 | tid_of(next);
-}
-
 /* ---- threads ---------------------------------------------------------------------------------- */
 
 static __always_inline void send_wait(const struct dp_wait_event* event) {
@@ -209,15 +174,19 @@ static __always_inline struct dp_thread_time* place_of(__u32 tid) {
 
 /* The place of a followed process's thread, 0: it is of another process, or has none. A thread keeps it
  * until it ends, so who has one is followed. */
-static __always_inline struct dp_thread_time* followed_place(__u64 ids, __u64* now) {
+static __always_inline struct dp_thread_time* followed_place(__u64 ids,
+                                                             const struct task_struct* task,
+                                                             __u64* now) {
   __u32 pid = ids >> 32, tid = (__u32)ids;
   if (!tid) return 0; /* the idle thread */
   struct dp_thread_time* place = place_of(tid);
   if (!place) return 0;
-  bool met = place->tid == tid && place->pid == pid;
+  bool ended = pid_level && (place->flags & DP_THREAD_ENDED);
+  bool met = place->tid == tid && place->pid == pid && !ended;
   if (!met) {
+    if (ended && task && (task->flags & PF_EXITING)) return 0; /* still on its way */
     if (!bpf_map_lookup_elem(&processes, &pid)) return 0;
-    if (place->tid && place->tid != tid) {
+    if (place->tid && place->tid != tid && !ended) {
       count(DP_COUNT_WAIT_COLLISION);
       return 0;
     }
@@ -443,6 +412,25 @@ static __always_inline bool remember(struct dp_thread_time* place, struct quick_
   return true;
 }
 
+/* A thread is gone: its time on the CPU is known. */
+static __always_inline void thread_gone(struct dp_thread_time* place, __u64 now) {
+  if (place->in_ns && !place->out_ns) place->cpu_ns += now - place->in_ns;
+  send_sum(place);
+  send_mark(place, now);
+}
+
+/* In a container a thread has lost its ids by the time of its last switch: it counts until it begins to
+ * end. Attached there only. */
+SEC("raw_tp/sched_process_exit")
+int thread_ends(struct bpf_raw_tracepoint_args* ctx __attribute__((unused))) {
+  __u64 now = 0;
+  struct dp_thread_time* place = followed_place(current_ids(), bpf_get_current_task_btf(), &now);
+  if (!place) return 0;
+  thread_gone(place, now);
+  place->flags |= DP_THREAD_ENDED;
+  return 0;
+}
+
 /* Notes where the wait begins. True: its stack is to be walked. */
 static __always_inline bool note_wait(struct dp_thread_time* place, struct task_struct* task,
                                       __u64 now) {
@@ -457,6 +445,7 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct task_
   if (!places) return false;
   struct quick_place* quick = &places->ways[(key >> 40) & (QUICK_WAYS - 1)];
   struct walk* walk = current_walk();
+  forget_pages();
   if (!walk || quickly_known(places, quick, place, key, walk, now)) return false;
   quick->stack = 0;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
@@ -471,14 +460,6 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct task_
   walk->sample.ip = place->stack;
   walk->sample.reason = find_top_frame(walk);
   return true;
-}
-
-/* A thread is gone: its place is free, and its time on the CPU is known. */
-static __always_inline void thread_gone(struct dp_thread_time* place, __u64 now) {
-  if (place->in_ns && !place->out_ns) place->cpu_ns += now - place->in_ns;
-  send_sum(place);
-  send_mark(place, now);
-  place->tid = 0;
 }
 
 /* The thread leaves the CPU. True: the stack it waits with is to be walked. */
@@ -510,13 +491,14 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
   struct task_struct* task = bpf_get_current_task_btf();
   __u64 now = 0;
   const struct task_struct* next = next_task(ctx);
-  struct dp_thread_time* place = followed_place(next_ids(ctx, next), &now);
+  struct dp_thread_time* place = followed_place(next_ids(ctx, next), next, &now);
   if (place) switch_in(place, next, now);
 
-  place = followed_place(pid_level ? current_ids() : ids_of(task), &now);
+  place = followed_place(pid_level ? current_ids() : ids_of(task), task, &now);
   if (!place) return 0;
   if (!preempted && (state & TASK_DEAD_STATE)) {
     thread_gone(place, now);
+    place->tid = 0;
     return 0;
   }
   if (!switch_out(place, task, preempted, state, now)) return 0;
@@ -535,17 +517,16 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
 SEC("raw_tp")
 int walk_wait(struct bpf_raw_tracepoint_args* ctx) {
   struct walk* walk = current_walk();
-  __u32 cpu = bpf_get_smp_processor_id();
-  struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
-  if (!walk || !cache) return 0;
+  if (!walk) return 0;
   bool more = true;
-  for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk, cache);
+  for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk);
   if (more && walk->frame) {
     walk->programs++;
     if (walk->programs < DP_WALK_PROGRAMS) bpf_tail_call(ctx, &wait_tails, TAIL_WALK);
     walk->sample.flags |= DP_SAMPLE_TRUNCATED;
     count(walk->programs < DP_WALK_PROGRAMS ? DP_COUNT_TAIL_CALL_FAILED : DP_COUNT_TRUNCATED);
   }
+  identify_frames(walk);
   bpf_tail_call(ctx, &wait_tails, TAIL_MARKERS);
   count(DP_COUNT_TAIL_CALL_FAILED);
   return 0;

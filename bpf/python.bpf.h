@@ -9,6 +9,7 @@
 #define DYNPROF_BPF_PYTHON_H
 
 #include "bpf/maps.bpf.h"
+#include "bpf/user_memory.bpf.h"
 
 /* Fetched bytes are indexed by offsets that user space supplies; the mask proves the bound to the
  * verifier, the slack keeps an 8-byte load at the last masked offset inside. */
@@ -57,8 +58,10 @@ struct walk {
   struct marker_note notes[DP_MAX_MARKERS];
   __u8 frame_bytes[DP_FETCH_BYTES] __attribute__((aligned(8)));
   __u8 code_bytes[DP_FETCH_BYTES];
-  __u64 page;      /* address of the page in page_bytes, 0: none */
-  __u64 last_page; /* of the frame before */
+  /* See bring_page. */
+  __u64 page;      /* 0: none */
+  __u64 last_page; /* asked for before */
+  __u64 mapped_at;
   __u64 page_bytes[DP_PAGE_BYTES / 8];
   struct torch_sample torch;
   __u32 torch_bytes; /* of it, behind the markers */
@@ -73,6 +76,12 @@ struct walk {
 };
 #define DP_MAX_SAMPLE_BYTES (sizeof(struct walk) - __builtin_offsetof(struct walk, sample))
 
+static __always_inline void forget_page(struct walk* walk) {
+  walk->page = 0;
+  walk->last_page = 0;
+  forget_pages();
+}
+
 /* Nothing is left of the walk before; `pid_tgid` as from current_ids(). */
 static __always_inline void begin_walk(struct walk* walk, const struct dp_process* process,
                                        __u16 kind, __u64 pid_tgid, __u64 time_ns) {
@@ -82,8 +91,7 @@ static __always_inline void begin_walk(struct walk* walk, const struct dp_proces
   walk->check_caller = 0;
   walk->steps = 0;
   walk->earlier_frame = 0;
-  walk->page = 0;
-  walk->last_page = 0;
+  forget_page(walk);
   walk->marker_notes = 0;
   walk->programs = 0;
   walk->empty_call = 0;
@@ -134,10 +142,6 @@ struct {
 /* Raised by user space after it made a marker of a code object this side may have cached. */
 volatile __u32 marker_generation;
 
-static __always_inline bool read_user_u64(__u64 address, __u64* value) {
-  return bpf_probe_read_user(value, sizeof(*value), (const void*)address) == 0;
-}
-
 static __always_inline __u64 field_u64(const __u8* bytes, __u16 offset) {
   return *(const __u64*)(bytes + (offset & DP_FIELD_MASK));
 }
@@ -145,33 +149,50 @@ static __always_inline __u32 field_u32(const __u8* bytes, __u16 offset) {
   return *(const __u32*)(bytes + (offset & DP_FIELD_MASK));
 }
 
-/* Fetches the part of a frame that the walk needs into frame_bytes. From 3.11 on the frames of a
- * thread lie one after another in a few pages of its data stack, so the second frame met in a page
- * brings the whole page: one read instead of some twenty. A page that holds a frame is mapped, and
- * what is in it cannot change while its thread is interrupted. Frames of generators lie in the heap
- * and are read one by one. */
+/* Frames of a stack lie close to one another, Python's (from 3.11 on, in a few pages of the thread's data
+ * stack) and native ones: makes page_word() know the page at `page`. Where pages cannot be read in
+ * place, the second one wanted of a page copies all of it: one read instead of some twenty. A page that
+ * holds a frame is mapped, and what is in it cannot change while its thread is interrupted. */
+static __always_inline bool bring_page(struct walk* walk, __u64 page) {
+  bool again = page == walk->last_page;
+  walk->last_page = page;
+  if (!page) return false;
+  if (page == walk->page) return true;
+  if (direct_map_base) {
+    __u64 mapped_at = find_page(page);
+    if (!mapped_at) return false;
+    walk->mapped_at = mapped_at;
+  } else {
+    if (!again) return false;
+    walk->page = 0;
+    if (bpf_probe_read_user(walk->page_bytes, DP_PAGE_BYTES, (const void*)page)) return false;
+  }
+  walk->page = page;
+  return true;
+}
+
+/* Of the page that was brought. */
+static __always_inline __u64 page_word(const struct walk* walk, __u64 word) {
+  if (direct_map_base) return load_word(walk->mapped_at + 8 * word);
+  return walk->page_bytes[word & (DP_PAGE_BYTES / 8 - 1)];
+}
+
+/* Fetches the part of a frame that the walk needs into frame_bytes. Frames of generators lie in the
+ * heap and are read one by one. */
 static __always_inline bool fetch_frame(struct walk* walk, __u64 address) {
   __u64 page = address & ~(__u64)(DP_PAGE_BYTES - 1);
   __u64 at = address - page;
-  if (at <= DP_PAGE_BYTES - DP_FRAME_READ_BYTES && (at & 7) == 0) {
-    if (page != walk->page && page == walk->last_page &&
-        bpf_probe_read_user(walk->page_bytes, DP_PAGE_BYTES, (const void*)page) == 0)
-      walk->page = page;
-    walk->last_page = page;
-    if (page == walk->page) {
-      __u64* to = (__u64*)walk->frame_bytes;
-      __u64 word = at / 8;
-      if (word > (DP_PAGE_BYTES - DP_FRAME_READ_BYTES) / 8) return false; /* for the verifier */
+  if (at <= DP_PAGE_BYTES - DP_FRAME_READ_BYTES && (at & 7) == 0 && bring_page(walk, page)) {
+    __u64* to = (__u64*)walk->frame_bytes;
 #pragma unroll
-      for (int i = 0; i < DP_FRAME_READ_BYTES / 8; i++) to[i] = walk->page_bytes[word + i];
-      return true;
-    }
+    for (int i = 0; i < DP_FRAME_READ_BYTES / 8; i++) to[i] = page_word(walk, at / 8 + i);
+    return true;
   }
-  return bpf_probe_read_user(walk->frame_bytes, DP_FRAME_READ_BYTES, (const void*)address) == 0;
+  return read_user_words(walk->frame_bytes, DP_FRAME_READ_BYTES, address);
 }
 
-/* A read of the target's memory takes some 75 ns whatever its size, so what lies together is read
- * together, into page_bytes, which no walk has begun to use. */
+/* A read by the helper takes as long whatever its size, so what lies together is read together, into
+ * page_bytes, which no walk has begun to use. */
 #define DP_THREAD_STATE_BYTES 512
 #define DP_CFRAME_BYTES 64
 
@@ -184,7 +205,7 @@ static __always_inline bool read_thread_state(struct walk* walk,
   __u64 size = id_at > interpreter_at ? id_at : interpreter_at;
   if (frame_at > size) size = frame_at;
   size += 8;
-  if (size > DP_THREAD_STATE_BYTES)
+  if (direct_map_base || size > DP_THREAD_STATE_BYTES)
     return read_user_u64(tstate + id_at, thread_id) &&
            read_user_u64(tstate + interpreter_at, interpreter) &&
            read_user_u64(tstate + frame_at, frame);
@@ -200,7 +221,7 @@ static __always_inline bool read_cframe(struct walk* walk, const struct dp_pytho
   const __u8* bytes = (const __u8*)walk->page_bytes;
   __u64 frame_at = layout->cframe_frame, below_at = layout->cframe_previous;
   __u64 size = (frame_at > below_at ? frame_at : below_at) + 8;
-  if (size > DP_CFRAME_BYTES)
+  if (direct_map_base || size > DP_CFRAME_BYTES)
     return read_user_u64(cframe + frame_at, frame) && read_user_u64(cframe + below_at, below);
   if (bpf_probe_read_user(walk->page_bytes, size, (const void*)cframe)) return false;
   *frame = *(const __u64*)(bytes + (frame_at & (DP_CFRAME_BYTES - 1)));
@@ -244,10 +265,42 @@ static __always_inline __u32 find_top_frame(struct walk* walk) {
   return DP_COUNT_SAMPLES;
 }
 
+/* Reads the part of a code object that identifies it. False if it is not readable. */
+static __always_inline bool read_identity(struct walk* walk, __u64 code, __u32* identity) {
+  const struct dp_python_layout* layout = &walk->process.python;
+  if (!read_user_words(walk->code_bytes, DP_CODE_READ_BYTES, code + layout->code_base))
+    return false;
+  const __u8* bytes = walk->code_bytes;
+  __u64 qualname =
+      layout->code_qualname == DP_NO_OFFSET ? 0 : field_u64(bytes, layout->code_qualname);
+  *identity = dp_code_identity(
+      field_u32(bytes, layout->code_firstlineno), field_u64(bytes, layout->code_filename),
+      field_u64(bytes, layout->code_name), qualname, field_u64(bytes, layout->code_linetable));
+  return true;
+}
+
+/* Where the frames of the walk of this CPU are; beside it, since a per-CPU value is 32 KiB at most. */
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, DP_MAX_PYTHON_FRAMES);
+  __type(key, __u32);
+  __type(value, __u64);
+} frame_addresses SEC(".maps");
+
+static __always_inline void note_frame(__u32 index, __u64 frame) {
+  __u64* at = bpf_map_lookup_elem(&frame_addresses, &index);
+  if (at) *at = frame;
+}
+
+static __always_inline __u64 noted_frame(__u32 index) {
+  const __u64* at = bpf_map_lookup_elem(&frame_addresses, &index);
+  return at ? *at : 0;
+}
+
 /* Is this code object a marker? Fills the CPU's cache entry; sets NEW_CODE while user space has not
  * read it: it is then woken at once, since the object may be gone soon. */
-static __always_inline void announce_code(struct walk* walk, struct code_cache* cache, __u64 code,
-                                          __u32 identity) {
+static __always_inline void announce_code(struct walk* walk, struct code_cache* cache, __u32 index,
+                                          __u64 code, __u32 identity) {
   __u32 pid = walk->sample.header.pid;
   __u32 slot = (identity ^ (__u32)(code >> 4) ^ (pid * 0x9e3779b1u)) & (DP_CODE_CACHE_SLOTS - 1);
   struct code_cache_entry* entry = &cache->entries[slot];
@@ -273,25 +326,33 @@ static __always_inline void announce_code(struct walk* walk, struct code_cache* 
     count(DP_COUNT_MARKERS_FULL);
     return;
   }
-  walk->notes[n].frame = walk->frame;
+  walk->notes[n].frame = noted_frame(index);
   walk->notes[n].marker = entry->marker;
-  walk->notes[n].frame_index = walk->sample.frame_count;
+  walk->notes[n].frame_index = (__u16)index;
   walk->marker_notes = n + 1;
 }
 
-/* Reads the part of a code object that identifies it. False if it is not readable. */
-static __always_inline bool read_identity(struct walk* walk, __u64 code, __u32* identity) {
-  const struct dp_python_layout* layout = &walk->process.python;
-  if (bpf_probe_read_user(walk->code_bytes, DP_CODE_READ_BYTES,
-                          (const void*)(code + layout->code_base)))
-    return false;
-  const __u8* bytes = walk->code_bytes;
-  __u64 qualname =
-      layout->code_qualname == DP_NO_OFFSET ? 0 : field_u64(bytes, layout->code_qualname);
-  *identity = dp_code_identity(
-      field_u32(bytes, layout->code_firstlineno), field_u64(bytes, layout->code_filename),
-      field_u64(bytes, layout->code_name), qualname, field_u64(bytes, layout->code_linetable));
-  return true;
+/* Says which code object a frame of the stack runs. Apart from the walk, which must wait for each frame to
+ * know the next: here the processor fetches several code objects at once, which lie all over the heap. */
+__noinline int identify_frame(struct walk* walk, __u32 index) {
+  __u32 cpu = bpf_get_smp_processor_id();
+  struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
+  if (!walk || !cache || index >= DP_MAX_PYTHON_FRAMES) return 0;
+  struct dp_frame* frame = &walk->frames[index];
+  __u32 identity = 0;
+  if (read_identity(walk, frame->code, &identity)) {
+    announce_code(walk, cache, index, frame->code, identity);
+  } else {
+    frame->unit |= DP_FRAME_CODE_FAULT;
+    count(DP_COUNT_CODE_FAULT);
+  }
+  frame->identity = identity;
+  return 0;
+}
+
+static __always_inline void identify_frames(struct walk* walk) {
+  __u32 frames = walk->sample.frame_count;
+  for (__u32 i = 0; i < DP_MAX_PYTHON_FRAMES && i < frames; i++) identify_frame(walk, i);
 }
 
 /* 3.11 and 3.12: the eval loop publishes its cframe before it stores its first frame there, so for a
@@ -307,8 +368,7 @@ static __always_inline bool restart_from_caller(struct walk* walk) {
   walk->earlier_frame = 0;
   walk->sample.frame_count = 0;
   walk->empty_call = DP_FRAME_EMPTY_CALL;
-  walk->sample.flags &= ~(DP_SAMPLE_MARKERS_CUT | DP_SAMPLE_FRAME_FAULT);
-  walk->marker_notes = 0;
+  walk->sample.flags &= ~DP_SAMPLE_FRAME_FAULT;
   count(DP_COUNT_CALL_BEGINNING);
   return true;
 }
@@ -339,8 +399,8 @@ static __always_inline bool is_shim(const struct walk* walk, __u64 code) {
           walk->frame_bytes[layout->frame_owner & DP_FIELD_MASK] >= layout->shim_owner);
 }
 
-/* One interpreter frame. Returns false when the walk is over. */
-static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cache) {
+/* One interpreter frame; identify_frames says of what. Returns false when the walk is over. */
+static __always_inline bool walk_frame(struct walk* walk) {
   const struct dp_python_layout* layout = &walk->process.python;
   const __u8* bytes = walk->frame_bytes;
   __u64 frame = walk->frame;
@@ -386,17 +446,10 @@ static __always_inline bool walk_frame(struct walk* walk, struct code_cache* cac
     }
   }
 
-  __u32 identity = 0;
-  if (read_identity(walk, code, &identity)) {
-    announce_code(walk, cache, code, identity);
-  } else {
-    unit |= DP_FRAME_CODE_FAULT;
-    count(DP_COUNT_CODE_FAULT);
-  }
   struct dp_frame* out = &walk->frames[n & (DP_MAX_PYTHON_FRAMES - 1)];
   out->code = code;
-  out->identity = identity;
   out->unit = unit | walk->empty_call;
+  note_frame(n, frame);
   walk->empty_call = 0;
   walk->sample.frame_count = n + 1;
   walk->frame = previous;

@@ -46,8 +46,7 @@ static __always_inline __u32 read_phase_names(struct walk* walk, const struct li
   for (__u32 i = 0; i < DP_MAX_PHASES; i++) {
     if (i >= phases) break;
     torch->phases[i].object = objects[i];
-    torch->phases[i].hash = 0;
-    bpf_probe_read_user(&torch->phases[i].hash, 8, (const void*)(objects[i] + DP_STR_HASH));
+    if (!read_user_u64(objects[i] + DP_STR_HASH, &torch->phases[i].hash)) torch->phases[i].hash = 0;
   }
   return phases;
 }

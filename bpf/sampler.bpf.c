@@ -79,14 +79,8 @@ static __always_inline void finish(struct bpf_perf_event_data* ctx, struct walk*
 
 /* Walks on; ends in a tail call or by sending the sample. */
 static __always_inline void walk_and_submit(struct bpf_perf_event_data* ctx, struct walk* walk) {
-  __u32 cpu = bpf_get_smp_processor_id();
-  struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
-  if (!cache) {
-    count(DP_COUNT_NO_SCRATCH);
-    return;
-  }
   bool more = true;
-  for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk, cache);
+  for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk);
   if (more && walk->frame) {
     walk->programs++;
     /* The chain may hold 33 tail calls: DP_WALK_PROGRAMS of these, and the markers. */
@@ -94,6 +88,7 @@ static __always_inline void walk_and_submit(struct bpf_perf_event_data* ctx, str
     walk->sample.flags |= DP_SAMPLE_TRUNCATED;
     count(walk->programs < DP_WALK_PROGRAMS ? DP_COUNT_TAIL_CALL_FAILED : DP_COUNT_TRUNCATED);
   }
+  identify_frames(walk);
   __u32 tid = walk->sample.header.tid;
   if (walk->marker_notes || bpf_map_lookup_elem(&torch_threads, &tid)) {
     bpf_tail_call(ctx, &tails, TAIL_MARKERS);

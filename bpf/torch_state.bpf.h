@@ -23,7 +23,7 @@ static __always_inline bool read_entry(const struct dp_dict_entry* entry, __u64*
   __u64 keys = 0;
   __u64 pair[2] = {};
   if (!read_user_u64(entry->dict + DP_DICT_KEYS, &keys) || keys != entry->keys) return false;
-  if (bpf_probe_read_user(pair, sizeof(pair), (const void*)entry->entry)) return false;
+  if (!read_user_words(pair, sizeof(pair), entry->entry)) return false;
   if (pair[0] != entry->key || !pair[1]) return false;
   *value = pair[1];
   return true;
@@ -67,8 +67,8 @@ static __always_inline __u8 read_phase_list(const struct dp_process* process,
   __builtin_memset(list, 0, sizeof(*list));
   if (!thread->phases.entry) return DP_TORCH_READ;
   if (!read_entry(&thread->phases, &address)) return DP_TORCH_STALE;
-  if (bpf_probe_read_user(list, sizeof(*list), (const void*)address) ||
-      list->type != process->torch.list_type || (list->size && !list->items)) {
+  if (!read_user_words(list, sizeof(*list), address) || list->type != process->torch.list_type ||
+      (list->size && !list->items)) {
     __builtin_memset(list, 0, sizeof(*list));
     return DP_TORCH_FAULT;
   }
@@ -123,7 +123,7 @@ static __always_inline __u32 read_phase_name(const struct dp_process* process,
   __u64 object = 0;
   struct str_head head;
   if (!read_user_u64(list->items + 8 * index, &object) || !object) return 0;
-  if (bpf_probe_read_user(&head, sizeof(head), (const void*)object)) return 0;
+  if (!read_user_words(&head, sizeof(head), object)) return 0;
   __u32 compact_ascii = head.state >> (process->python.str_kind_shift & 31) >> 3 & 3;
   if (head.type != process->torch.str_type || compact_ascii != 3) return 0;
   __u64 size = head.length;

@@ -137,11 +137,15 @@ static __always_inline const struct dp_native_mapping* find_mapping(void* space,
   return found && pc >= found->start && pc < found->end ? found : 0;
 }
 
-/* The rule of the last row at or below `pc`. */
+/* The rule of the last row at or below `pc`: among the rows of its page and the one before them. */
 static __always_inline __u32 find_row(void* table, __u32 rows, __u32 pc) {
-  __u32 low = DP_UNWIND_HEADER_ROWS, high = rows + DP_UNWIND_HEADER_ROWS;
+  __u32 page = DP_UNWIND_HEADER_ROWS + rows + (pc >> DP_UNWIND_PAGE_SHIFT);
+  const struct dp_unwind_page* part = bpf_map_lookup_elem(table, &page);
+  if (!part) return DP_CFA_NONE;
+  __u32 low = part->first, high = part->end;
   __u32 rule = DP_CFA_NONE;
-  for (int i = 0; i < DP_UNWIND_SEARCH_STEPS && low < high; i++) {
+  if (low > DP_UNWIND_HEADER_ROWS) low--;
+  for (int i = 0; i < DP_UNWIND_PAGE_STEPS && low < high; i++) {
     __u32 middle = low + (high - low) / 2;
     const struct dp_unwind_row* row = bpf_map_lookup_elem(table, &middle);
     if (!row) return DP_CFA_NONE;
@@ -212,19 +216,11 @@ static __always_inline __u32 unsupported(__u32 rule) {
   }
 }
 
-/* The word at `address` of the stack. Frames lie close to one another: the second word wanted of a page
- * brings all of it, one read instead of some thirty. A page that holds a frame is mapped, and what is
- * in it cannot change while its thread is interrupted. */
+/* The word at `address` of the stack. */
 static __always_inline bool read_stack_u64(struct walk* walk, __u64 address, __u64* value) {
   __u64 page = address & ~(__u64)(DP_PAGE_BYTES - 1);
-  if (page != walk->page && page == walk->last_page &&
-      bpf_probe_read_user(walk->page_bytes, DP_PAGE_BYTES, (const void*)page) == 0)
-    walk->page = page;
-  walk->last_page = page;
-  if (page != walk->page || (address & 7)) return read_user_u64(address, value);
-  __u64 word = (address - page) / 8;
-  if (word >= DP_PAGE_BYTES / 8) return false; /* for the verifier */
-  *value = walk->page_bytes[word];
+  if ((address & 7) || !bring_page(walk, page)) return read_user_u64(address, value);
+  *value = page_word(walk, (address - page) / 8);
   return true;
 }
 
@@ -273,8 +269,7 @@ static __always_inline __u32 find_cfa(const struct native_walk* native, __u32 ru
 static __always_inline __u32 leave_signal(struct native_walk* native, __u32 rule) {
   __u64 saved = native->sp + (__u64)(__s64)dp_unwind_offset(rule);
   __u64 words[7]; /* rbp at -40, then rbx, rdx, rax, rcx, rsp and rip */
-  if (bpf_probe_read_user(words, sizeof(words), (const void*)(saved - 40)))
-    return DP_COUNT_NATIVE_FAULT;
+  if (!read_user_words(words, sizeof(words), saved - 40)) return DP_COUNT_NATIVE_FAULT;
   native->bp = words[0];
   native->sp = words[5];
   native->ip = words[6];

@@ -25,8 +25,16 @@ struct dp_unwind_row {
 
 /* Rows of one table; user space refuses more. */
 #define DP_UNWIND_MAX_ROWS (1u << 23)
-/* Halvings that find a row among so many: 2^23 candidates and "before the first row". */
-#define DP_UNWIND_SEARCH_STEPS 24
+
+/* Where in a table the rows of one page of pcs are: `first` up to, not with, `end`. So a search looks at
+ * a few rows that lie together, not at twenty all over the table. */
+struct dp_unwind_page {
+  __u32 first;
+  __u32 end;
+};
+#define DP_UNWIND_PAGE_SHIFT 12
+/* Halvings that find a row among those of a page, one per byte at most, and the one before them. */
+#define DP_UNWIND_PAGE_STEPS 13
 
 enum dp_cfa_kind {
   DP_CFA_NONE = 0,      /* no unwind information: not code, or code without */
@@ -92,9 +100,10 @@ static inline __s32 dp_rbp_offset(__u32 field) {
 }
 
 #ifdef __cplusplus
-static_assert(sizeof(struct dp_unwind_row) == 8);
+static_assert(sizeof(struct dp_unwind_row) == 8 && sizeof(struct dp_unwind_page) == 8);
 #else
 _Static_assert(sizeof(struct dp_unwind_row) == 8, "dp_unwind_row");
+_Static_assert(sizeof(struct dp_unwind_page) == 8, "dp_unwind_page");
 #endif
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What tells one wait from another without walking its stack: the system call, the user stack and
  * instruction pointer, the innermost Python frames with their instructions, torch's open compile. A
- * read of the target's memory takes some 75 ns whatever its size, so there are as few as can be. */
+ * read of the target's memory by the kernel's helper takes some 85 ns whatever its size, so there are as
+ * few as can be. */
 #ifndef DYNPROF_BPF_WAIT_KEY_H
 #define DYNPROF_BPF_WAIT_KEY_H
 
@@ -86,9 +87,7 @@ static __always_inline bool is_top_frame(struct walk* walk, const struct top_fra
   if (!top->kept_at) return true;
   if (!read_user_u64(top->kept_at, &frame)) return false;
   if (!frame) return !top->hash;
-  if (bpf_probe_read_user(walk->frame_bytes, DP_FRAME_READ_BYTES,
-                          (const void*)(frame + fields->base)))
-    return false;
+  if (!read_user_words(walk->frame_bytes, DP_FRAME_READ_BYTES, frame + fields->base)) return false;
   return hash_frame(frame, walk->frame_bytes, fields) == top->hash;
 }
 
@@ -104,12 +103,16 @@ static __always_inline __u64 mix_frames(struct walk* walk, const struct frame_fi
       __u64 page = at & ~(__u64)(DP_PAGE_BYTES - 1);
       high = at + DP_FRAME_READ_BYTES;
       low = high - FRAME_WINDOW_BYTES;
-      if (i) low = at;
+      if (i || direct_map_base) low = at;
       if (low < page) low = page;
       __u64 size = high - low;
       asm volatile("" : "+r"(size)); /* for the verifier: bounded as it is */
       if (size > FRAME_WINDOW_BYTES) break;
-      if (bpf_probe_read_user(walk->page_bytes, size, (const void*)low)) break;
+      if (direct_map_base) {
+        if (!read_user_words(walk->page_bytes, DP_FRAME_READ_BYTES, at)) break;
+      } else if (bpf_probe_read_user(walk->page_bytes, size, (const void*)low)) {
+        break;
+      }
     }
     __u64 offset = at - low;
     asm volatile("" : "+r"(offset));

@@ -129,8 +129,7 @@ static __always_inline void inline_edge(bool begin) {
   struct dp_inline_event* event = &scratch->event;
   walk->process = *process;
   walk->check_caller = 0;
-  walk->page = 0;
-  walk->last_page = 0;
+  forget_page(walk);
   walk->frame = 0;
   if (!executes(walk, begin ? process->torch.inline_begin : process->torch.inline_end)) return;
   __u32 size = begin ? sizeof(*event) : __builtin_offsetof(struct dp_inline_event, callers);

@@ -29,11 +29,13 @@ HERE = Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 sys.path.insert(0, str(REPO / "tests"))
 
+import bench_overhead as overhead  # noqa: E402
 import support  # noqa: E402
 
 JOB = HERE / "cold_compile.py"
 WAYS = ("bare", "bare again", "dynprof-bpf 99 Hz", "dynprof-bpf 999 Hz",
-        "dynprof-bpf 99 Hz --no-watchpoints", "TORCH_COMPILE_CPROFILE", "TORCH_TRACE", "torch.profiler")
+        "dynprof-bpf 99 Hz --no-watchpoints", "dynprof-bpf 999 Hz --no-direct-map",
+        "dynprof-bpf 999 Hz --no-watchpoints", "TORCH_COMPILE_CPROFILE", "TORCH_TRACE", "torch.profiler")
 
 
 STATS_SWITCH = Path("/proc/sys/kernel/bpf_stats_enabled")
@@ -118,16 +120,34 @@ def cold(rounds, backend, only):
             count_programs(way, backend)
 
 
+PYTHON_FRAME, NATIVE_FRAME = 0, 1
+
+
+def frames_per_sample(folder):
+    """(samples, Python frames of one, native ones), of the whole recording."""
+    dump = overhead.dump_of(folder)
+    kinds = [frame[4] for frame in dump["frames"]]
+    counts = [(0, 0)]
+    for caller, frame in dump["stacks"][1:]:  # callers come first
+        python, native = counts[caller]
+        counts.append((python + (kinds[frame] == PYTHON_FRAME), native + (kinds[frame] == NATIVE_FRAME)))
+    stacks = [counts[sample[3]] for sample in dump["samples"]]
+    return len(stacks), *(statistics.mean(stack[i] for stack in stacks) for i in (0, 1))
+
+
 def count_programs(way, backend):
     counted, was = {}, STATS_SWITCH.read_text()
     STATS_SWITCH.write_text("1\n")
     try:
         with tempfile.TemporaryDirectory() as folder:
             cpu, wall = compile_once(way, backend, Path(folder), counted)
+            samples, python, native = frames_per_sample(Path(folder) / "out")
     finally:
         STATS_SWITCH.write_text(was)
     spent = sum(ns for ns, _ in counted.values()) / 1e9
     print(f"{way}: BPF programs {1000 * spent:.1f} ms, {100 * spent / cpu:.2f} % of {cpu:.2f} s CPU")
+    print(f"    a sample, every process's timers in it: {counted['sample_cpu'][0] / samples / 1000:.1f} us; "
+          f"{samples:,} of them, {python:.0f} Python frames and {native:.0f} native ones each")
     for name, (ns, runs) in sorted(counted.items(), key=lambda row: -row[1][0]):
         if runs:
             print(f"    {name:<16} {ns / 1e6:8.2f} ms  {runs:9,} runs  {ns / runs:8.0f} ns each")

@@ -2,13 +2,14 @@
 
     cold_compile.py [--backend aot_eager] [--profiler]
 
-Prints `ready <pid>`, waits for a line, compiles, prints `cpu <seconds> wall <seconds>`: this process
-alone, without its children. Then runs the compiled step for as long as stdin says: `steps SECONDS`
+Prints `ready <pid>`, waits for a line, compiles, prints `cpu <seconds> wall <seconds> faults <number>`: this
+process alone, without its children; the page faults of its main thread. Then runs the compiled step for as long as stdin says: `steps SECONDS`
 prints `rate <number> <steps per CPU second>`. `end` ends it.
 """
 
 import argparse
 import os
+import resource
 import sys
 import time
 
@@ -42,6 +43,10 @@ class Model(torch.nn.Module):
         return x.square().mean()
 
 
+def page_faults():
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -57,13 +62,14 @@ def main():
     for line in sys.stdin:
         words = line.split()
         if words[:1] == ["go"]:
-            cpu, wall = time.process_time(), time.monotonic()
+            cpu, wall, faults = time.process_time(), time.monotonic(), page_faults()
             if OPTIONS.profiler:
                 with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
                     run()
             else:
                 run()
-            print("cpu", time.process_time() - cpu, "wall", time.monotonic() - wall, flush=True)
+            cpu, wall, faults = time.process_time() - cpu, time.monotonic() - wall, page_faults() - faults
+            print("cpu", cpu, "wall", wall, "faults", faults, flush=True)
         elif words[:1] == ["steps"]:
             began, steps = time.monotonic(), 0
             cpu = time.process_time()

@@ -88,6 +88,42 @@ def test_compiles_are_exact(venv_python, spawn, dynprof, tmp_path, inside):
     assert ledger["edges"]["begins_missing"] == ledger["edges"]["ends_missing"] == 0
 
 
+MANY_THREADS = """
+import threading
+print("ready", flush=True)
+input()
+for _ in range(40000):
+    thread = threading.Thread(target=len, args=("",))
+    thread.start()
+    thread.join()
+print("done", threading.get_native_id(), flush=True)
+"""
+
+
+@pytest.mark.pythons("3.13", "3.13")
+def test_places_of_ended_threads_are_free(interpreter, spawn, dynprof, tmp_path):
+    """More threads than there are places for their times (32,768), one after the other. What each was on a CPU
+    ends with it: in a container it has no ids any more at its last switch."""
+    target = spawn([*CONTAINER, interpreter.path, "-c", MANY_THREADS])
+    run, pid = start(dynprof, target, True, "-F", 99, "-o", tmp_path / "out")
+    samples.wait_until_sampling(run)
+    target.send("go")
+    target.wait_for("^done", timeout=120)
+    target.wait_for("^left 0", timeout=60)
+    done = run.wait()
+    assert done.rc == 0, done
+    dump = samples.Dump(tmp_path / "out" / "recording.dynprof")
+    # The main thread's place is taken: the one thread that has the same low bits is not timed.
+    assert dump.counter("wait_collision") < 100
+    last = {}
+    for wait in dump.waits:
+        last[wait.tid] = wait
+    ended = [wait for tid, wait in last.items() if tid != pid]
+    assert len(ended) > 32768
+    wall_ns = max(wait.end_ns for wait in ended) - dump.meta["start_ns"]
+    assert sum(wait.cpu_ns for wait in ended) < wall_ns
+
+
 def test_the_id_of_a_container_is_explained(spawn, dynprof):
     """An id that only the target's own namespace knows: the error names the process that is meant."""
     free = next(n for n in range(30000, 2000, -1) if not Path(f"/proc/{n}").exists())

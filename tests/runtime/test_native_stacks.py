@@ -53,12 +53,15 @@ class Recorded:
 _recorded = {}
 
 
-@pytest.fixture
-def recorded(interpreter, dynprof, spawn, tmp_path_factory, libraries):
-    if interpreter not in _recorded:
+# The target's memory, where the kernel maps it or by the kernel's helper: bpf/user_memory.bpf.h.
+@pytest.fixture(params=[(), ("--no-direct-map",)], ids=["in place", "by helper"])
+def recorded(request, interpreter, dynprof, spawn, tmp_path_factory, libraries):
+    key = interpreter, request.param
+    if key not in _recorded:
         folder = tmp_path_factory.mktemp("merged")
         target = spawn([interpreter.path, PROGRAM, *libraries, folder / "truth.json"])
-        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, hertz=HERTZ)
+        options = ["-p", target.pid, *request.param]
+        run = samples.start_recording(dynprof, folder / "out", *options, hertz=HERTZ)
         target.send("go")
         target.wait_for("^done", timeout=180)
         assert target.wait() == 0
@@ -66,8 +69,8 @@ def recorded(interpreter, dynprof, spawn, tmp_path_factory, libraries):
         assert done.rc == 0, done
         truth = json.loads((folder / "truth.json").read_text())
         dump = samples.Dump(folder / "out" / "recording.dynprof")
-        _recorded[interpreter] = Recorded(truth, dump, target.pid)
-    return _recorded[interpreter]
+        _recorded[key] = Recorded(truth, dump, target.pid)
+    return _recorded[key]
 
 
 def from_leaf(frames):

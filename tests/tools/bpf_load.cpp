@@ -13,12 +13,14 @@
 #include <thread>
 #include <vector>
 
+#include "direct_map.skel.h"
 #include "gpu.skel.h"
 #include "offcpu.skel.h"
 #include "pid_level.skel.h"
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"
+#include "user/collector/direct_map.h"
 #include "user/preflight/capabilities.h"
 #include "watchpoints.skel.h"
 
@@ -32,11 +34,18 @@ struct Loaded {
   std::uint64_t verified = 0;  // instructions walked by the verifier
 };
 
+// As on a kernel whose memory can be read in place; elsewhere as without.
 template <class S>
-int load(std::vector<Loaded>& results, void (*prepare)(S*) = nullptr) {
+void with_direct_map(S* skeleton) {
+  dynprof::set_direct_map(skeleton->rodata, dynprof::find_direct_map());
+}
+
+template <class S>
+int load(
+    std::vector<Loaded>& results, void (*prepare)(S*) = [](S*) {}) {
   S* skeleton = S::open();
   if (!skeleton) return -errno;
-  if (prepare) prepare(skeleton);
+  prepare(skeleton);
   std::map<std::string, std::vector<char>> logs;
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton->obj) {
@@ -84,12 +93,15 @@ int main(int argc, char** argv) {
   std::vector<Loaded> results;
   int failed = 0;
   if (load<sampler_bpf>(results) != 0) failed++;
+  if (load<sampler_bpf>(results, with_direct_map) != 0) failed++;
   if (load<process_bpf>(results) != 0) failed++;
   if (load<watchpoints_bpf>(results) != 0) failed++;
   if (load<uprobes_bpf>(results) != 0) failed++;
   if (load<gpu_bpf>(results) != 0) failed++;
   if (load<pid_level_bpf>(results) != 0) failed++;
+  if (load<direct_map_bpf>(results) != 0) failed++;
   if (load<offcpu_bpf>(results) != 0) failed++;
+  if (load<offcpu_bpf>(results, with_direct_map) != 0) failed++;
   // As on a kernel whose scheduler does not tell delays.
   auto without = [](offcpu_bpf* skeleton) { skeleton->rodata->scheduler_keeps_delays = false; };
   if (load<offcpu_bpf>(results, without) != 0) failed++;

@@ -94,6 +94,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.event = options.event;
   session_options.children = options.children;
   session_options.watchpoints = options.watchpoints;
+  session_options.direct_map = options.direct_map;
   session_options.native = options.native;
   session_options.off_cpu = options.off_cpu;
   session_options.off_cpu_threshold_ns = options.off_cpu_threshold_ns;

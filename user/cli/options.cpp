@@ -78,7 +78,8 @@ struct RawOptions {
   std::string pid, duration, max_size, off_cpu_threshold, table_memory;
   std::string event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
-  bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false;
+  bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
+       no_direct_map = false;
   bool no_off_cpu = false;
   bool no_cmdlines = false;
   std::string compiles_pid;
@@ -105,6 +106,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for virtual machines where watching is dear");
+  verb->add_flag("--no-direct-map", raw.no_direct_map,
+                 "read the target's memory by the kernel's helper alone: slower");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record what threads wait for");
   verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,
@@ -248,6 +251,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     return usage_error(fmt::format("--gpu {}: no such mode", raw.gpu), "--gpu auto, on or off");
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
+  line.record.direct_map = !raw.no_direct_map;
   line.record.native = !raw.no_native;
   line.record.off_cpu = !raw.no_off_cpu;
   line.record.command_lines = !raw.no_cmdlines;

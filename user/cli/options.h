@@ -24,6 +24,7 @@ struct RecordOptions {
   GpuMode gpu = GpuMode::kAuto;
   bool children = true;
   bool watchpoints = true;
+  bool direct_map = true;
   bool native = true;
   bool off_cpu = true;
   std::uint64_t off_cpu_threshold_ns = 1'000'000;

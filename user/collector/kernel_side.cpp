@@ -56,11 +56,12 @@ class LoadedKernelSide final : public KernelSide {
  public:
   LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
                    Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes,
-                   bool may_watch)
+                   const DirectMap& direct_map, bool may_watch)
       : sampler_(std::move(sampler)),
         process_(std::move(process)),
         watchpoints_(std::move(watchpoints)),
         uprobes_(std::move(uprobes)),
+        direct_map_(direct_map),
         may_watch_(may_watch) {}
 
   Result<void> prepare() {
@@ -123,6 +124,8 @@ class LoadedKernelSide final : public KernelSide {
     bpf_map__lookup_elem(watchpoints_->maps.phase_lists, &slot, sizeof slot, &list, sizeof list, 0);
     return list.hit_ns;
   }
+
+  const DirectMap& direct_map() const override { return direct_map_; }
 
   bool may_watch() const override { return may_watch_; }
 
@@ -259,6 +262,7 @@ class LoadedKernelSide final : public KernelSide {
   Skeleton<watchpoints_bpf> watchpoints_;
   Skeleton<uprobes_bpf> uprobes_;
   std::uint32_t next_slot_ = 0;
+  DirectMap direct_map_;
   bool may_watch_;
   std::unique_ptr<ring_buffer, RingDeleter> ring_;
   std::vector<Link> links_;
@@ -283,31 +287,43 @@ Result<void> share_sampling_maps(Mine& mine, Theirs& theirs) {
   return share_map(mine.known_codes, theirs.known_codes);
 }
 
+Result<Skeleton<sampler_bpf>> load_sampler(const KernelSideOptions& options,
+                                           const PidNamespace& ours, const DirectMap& direct_map) {
+  libbpf_log().clear();
+  Skeleton<sampler_bpf> sampler(sampler_bpf::open());
+  if (!sampler) return bpf_error("cannot open the sampling programs", errno);
+  const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
+  bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
+  bpf_map__set_max_entries(sampler->maps.code_caches, cpus);
+  bpf_map__set_max_entries(sampler->maps.rule_caches, cpus);
+  sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
+  set_pid_namespace(sampler->rodata, ours);
+  set_direct_map(sampler->rodata, direct_map);
+  if (int rc = sampler_bpf::load(sampler.get()))
+    return bpf_error("the kernel refused the sampling programs", rc);
+  return sampler;
+}
+
 }  // namespace
 
 void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
 
 Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
   libbpf_set_print(keep_libbpf_message);
-  libbpf_log().clear();
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
-  Skeleton<sampler_bpf> sampler(sampler_bpf::open());
-  if (!sampler) return bpf_error("cannot open the sampling programs", errno);
-  bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
-  bpf_map__set_max_entries(sampler->maps.code_caches,
-                           static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
-  bpf_map__set_max_entries(sampler->maps.rule_caches,
-                           static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
-  sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
-  set_pid_namespace(sampler->rodata, ours);
-  if (int rc = sampler_bpf::load(sampler.get()))
-    return bpf_error("the kernel refused the sampling programs", rc);
+  DirectMap direct_map = options.direct_map ? find_direct_map() : DirectMap();
+  auto sampler = load_sampler(options, ours, direct_map);
+  if (!sampler && direct_map.base != 0) {
+    direct_map = {};  // this kernel wants it otherwise: slower, but the same
+    sampler = load_sampler(options, ours, direct_map);
+  }
+  if (!sampler) return sampler.error();
 
   Skeleton<process_bpf> process(process_bpf::open());
   if (!process) return bpf_error("cannot open the process programs", errno);
-  TRY(share_map(process->maps.processes, sampler->maps.processes));
-  TRY(share_map(process->maps.events, sampler->maps.events));
-  TRY(share_map(process->maps.counters, sampler->maps.counters));
+  TRY(share_map(process->maps.processes, (*sampler)->maps.processes));
+  TRY(share_map(process->maps.events, (*sampler)->maps.events));
+  TRY(share_map(process->maps.counters, (*sampler)->maps.counters));
   set_pid_namespace(process->rodata, ours);
   process->rodata->keep_command_lines = options.command_lines;
   if (int rc = process_bpf::load(process.get()))
@@ -315,21 +331,21 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
 
   Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
   if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
-  TRY(share_sampling_maps(watchpoints->maps, sampler->maps));
+  TRY(share_sampling_maps(watchpoints->maps, (*sampler)->maps));
   set_pid_namespace(watchpoints->rodata, ours);
   if (int rc = watchpoints_bpf::load(watchpoints.get()))
     return bpf_error("the kernel refused the watchpoint programs", rc);
 
   Skeleton<uprobes_bpf> uprobes(uprobes_bpf::open());
   if (!uprobes) return bpf_error("cannot open the probe programs", errno);
-  TRY(share_sampling_maps(uprobes->maps, sampler->maps));
+  TRY(share_sampling_maps(uprobes->maps, (*sampler)->maps));
   set_pid_namespace(uprobes->rodata, ours);
   if (int rc = uprobes_bpf::load(uprobes.get()))
     return bpf_error("the kernel refused the probe programs", rc);
 
-  auto loaded = std::make_unique<LoadedKernelSide>(std::move(sampler), std::move(process),
+  auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
-                                                   options.watchpoints);
+                                                   direct_map, options.watchpoints);
   TRY(loaded->prepare());
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }

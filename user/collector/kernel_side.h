@@ -15,6 +15,7 @@
 #include "bpf/events.h"
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
+#include "user/collector/direct_map.h"
 
 struct bpf_link;
 
@@ -24,6 +25,7 @@ struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
   bool watchpoints = true;
   bool command_lines = true;  // of the programs that followed processes start
+  bool direct_map = true;     // read the target's memory there, where that can be done
 };
 
 // Sums over CPUs, indexed by enum dp_counter.
@@ -85,6 +87,9 @@ class KernelSide {
   virtual void set_phase_depth(std::uint32_t slot, std::uint32_t depth) = 0;
   // When it last was hit, as the event of that hit tells it; 0: not since its depth was set.
   virtual std::uint64_t last_phase_hit(std::uint32_t slot) const = 0;
+  // Where the kernel maps memory, for other programs that read the target's; base 0: not to be used.
+  virtual const DirectMap& direct_map() const = 0;
+
   // False: nobody wants hardware watchpoints.
   virtual bool may_watch() const = 0;
   // Sends a phase event whenever this watchpoint on a list of phases is hit.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <string>
 
 #include "symbolizer/base/unique_fd.h"
@@ -44,6 +45,27 @@ Result<void> put_into_slots(int outer, std::span<const std::uint32_t> slots,
   return {};
 }
 
+// How many pages of pcs its rows are in.
+std::size_t pages_of(const UnwindTable& table) {
+  return table.rows.empty() ? 0 : (table.rows.back().pc >> DP_UNWIND_PAGE_SHIFT) + std::size_t{1};
+}
+
+std::size_t elements_of(const UnwindTable& table) {
+  return DP_UNWIND_HEADER_ROWS + table.rows.size() + pages_of(table);
+}
+
+// `out`: room for pages_of(table), elements of the same array.
+void write_pages(const UnwindTable& table, dp_unwind_row* out) {
+  std::size_t row = 0;
+  for (std::size_t page = 0; page < pages_of(table); ++page) {
+    dp_unwind_page part = {};
+    part.first = static_cast<std::uint32_t>(DP_UNWIND_HEADER_ROWS + row);
+    while (row < table.rows.size() && table.rows[row].pc >> DP_UNWIND_PAGE_SHIFT == page) ++row;
+    part.end = static_cast<std::uint32_t>(DP_UNWIND_HEADER_ROWS + row);
+    out[page] = std::bit_cast<dp_unwind_row>(part);
+  }
+}
+
 // The header says that nothing is there while the rest is written, and its content number last that
 // it is: the kernel side reads that again behind whatever it read.
 void write_space(dp_native_mapping* entries, std::uint32_t owner, std::uint64_t content,
@@ -70,7 +92,7 @@ MappedArray::~MappedArray() {
 MappedArray::operator bool() const { return memory_ != MAP_FAILED; }
 
 std::size_t NativeMaps::bytes_of(const UnwindTable& table) {
-  return (table.rows.size() + DP_UNWIND_HEADER_ROWS) * sizeof(dp_unwind_row);
+  return elements_of(table) * sizeof(dp_unwind_row);
 }
 
 Result<void> NativeMaps::set_tables(std::span<const NewTable> tables) {
@@ -79,8 +101,7 @@ Result<void> NativeMaps::set_tables(std::span<const NewTable> tables) {
   Result<void> made;
   for (const NewTable& fresh : tables) {
     const UnwindTable& table = *fresh.table;
-    auto map =
-        make_array("unwind_rows", sizeof(dp_unwind_row), table.rows.size() + DP_UNWIND_HEADER_ROWS);
+    auto map = make_array("unwind_rows", sizeof(dp_unwind_row), elements_of(table));
     if (!map) {
       made = map.error();
       break;
@@ -95,6 +116,7 @@ Result<void> NativeMaps::set_tables(std::span<const NewTable> tables) {
     rows[1] = {static_cast<std::uint32_t>(table.base),
                static_cast<std::uint32_t>(table.base >> 32)};
     std::copy(table.rows.begin(), table.rows.end(), rows + DP_UNWIND_HEADER_ROWS);
+    write_pages(table, rows + DP_UNWIND_HEADER_ROWS + table.rows.size());
     slots.push_back(fresh.slot);
     maps.push_back(*std::move(map));
   }

@@ -131,6 +131,7 @@ class LoadedOffCpu final : public OffCpu {
 
   Result<void> attach() override {
     for (auto [program, name] : {std::pair(skeleton_->progs.thread_woken, "sched_wakeup"),
+                                 std::pair(skeleton_->progs.thread_ends, "sched_process_exit"),
                                  std::pair(skeleton_->progs.thread_switched, "sched_switch")}) {
       if (!bpf_program__autoload(program)) continue;
       bpf_link* link = bpf_program__attach_raw_tracepoint(program, name);
@@ -171,7 +172,7 @@ class LoadedOffCpu final : public OffCpu {
       dp_thread_time place = {};
       if (bpf_map__lookup_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
                                sizeof place, 0) != 0 ||
-          place.tid == 0)
+          place.tid == 0 || (place.flags & DP_THREAD_ENDED))
         continue;
       if (place.sum.count > 0) record(place.sum, find(static_cast<pid_t>(place.pid)), writer, 0);
       FollowedProcess* process = find(static_cast<pid_t>(place.pid));
@@ -289,9 +290,11 @@ Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t 
     bpf_map__set_max_entries(own, cpus);
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   set_pid_namespace(skeleton->rodata, ours);
+  set_direct_map(skeleton->rodata, kernel.direct_map());
   skeleton->rodata->wait_threshold_ns = threshold_ns;
   skeleton->rodata->scheduler_keeps_delays = delays;
   bpf_program__set_autoload(skeleton->progs.thread_woken, !delays);
+  bpf_program__set_autoload(skeleton->progs.thread_ends, ours.level > 0);
   if (int rc = offcpu_bpf::load(skeleton.get()))
     return off_cpu_error("the kernel refused the off-CPU programs", rc);
   return std::unique_ptr<OffCpu>(std::make_unique<LoadedOffCpu>(std::move(skeleton)));

@@ -56,10 +56,10 @@ class LiveSession final : public Session {
     if (options_.all)
       for (auto [pid, parent] : find_all_processes(kMaxDescendants))
         processes_.try_emplace(pid, pid, parent, true);
-    KernelSideOptions kernel_options;
-    kernel_options.ring_bytes = ring_bytes(options_.frequency_hz);
-    kernel_options.watchpoints = options_.watchpoints;
-    kernel_options.command_lines = options_.command_lines;
+    const KernelSideOptions kernel_options = {.ring_bytes = ring_bytes(options_.frequency_hz),
+                                              .watchpoints = options_.watchpoints,
+                                              .command_lines = options_.command_lines,
+                                              .direct_map = options_.direct_map};
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
     gpu_ = std::make_unique<GpuCollector>(options_.gpu, *kernel_,
                                           [this](const std::string& sentence) { note(sentence); });

@@ -26,6 +26,7 @@ struct SessionOptions {
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
   bool watchpoints = true;  // hardware ones, where they can be had
+  bool direct_map = true;   // see KernelSideOptions
   bool native = true;       // native and kernel frames too
   bool off_cpu = true;      // what threads wait for, and how long
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
