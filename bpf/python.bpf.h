@@ -332,15 +332,15 @@ static __always_inline void announce_code(struct walk* walk, struct code_cache* 
   walk->marker_notes = n + 1;
 }
 
-/* Says which code object a frame of the stack runs. Apart from the walk, which must wait for each frame to
- * know the next: here the processor fetches several code objects at once, which lie all over the heap. */
+/* Says which code object a frame of the stack runs. Apart from the walk: so the verifier checks it once, not
+ * once per frame. */
 __noinline int identify_frame(struct walk* walk, __u32 index) {
   __u32 cpu = bpf_get_smp_processor_id();
   struct code_cache* cache = bpf_map_lookup_elem(&code_caches, &cpu);
-  if (!walk || !cache || index >= DP_MAX_PYTHON_FRAMES) return 0;
+  if (!walk || index >= DP_MAX_PYTHON_FRAMES) return 0;
   struct dp_frame* frame = &walk->frames[index];
   __u32 identity = 0;
-  if (read_identity(walk, frame->code, &identity)) {
+  if (cache && read_identity(walk, frame->code, &identity)) {
     announce_code(walk, cache, index, frame->code, identity);
   } else {
     frame->unit |= DP_FRAME_CODE_FAULT;

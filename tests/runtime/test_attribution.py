@@ -141,17 +141,24 @@ def cpu_by_compile(ledger):
 
 
 def test_cpu_seconds_agree_with_the_threads_clock(compile_run):
-    """Within 3 %, for compiles of a second and more. Sampling alone cannot be expected to do better
-    on shorter ones: every time a thread gets the CPU costs or wins up to one period, 1 ms here."""
+    """For compiles of a second and more: what the scheduler tells (on_cpu_s) within 1 %, samples within 6 %.
+    Every time a thread gets the CPU costs or wins up to one period, 1 ms here, and not at random: of its
+    preemptions 44 % began within 0.2 ms behind a sample, where 20 % would be chance (a sample with new code
+    wakes us), so its turns end with a sample more often than they begin with one: up to 4.3 % more."""
     found = cpu_by_compile(compile_run.ledger)
-    judged = {}
+    told, judged = {}, {}
+    for row in compile_run.ledger["compiles"]:
+        key = (row["trace_id"], row["kind"])
+        told[key] = told.get(key, 0.0) + row["on_cpu_s"]
     for row in compile_run.truth["compiles"]:
         clock = row["cpu_ns"] / 1e9
         if clock >= 1.0:
             judged[row["id"], row["kind"]] = (clock, found[row["id"], row["kind"]])
     assert len(judged) >= 2, "too few compiles of a second or more"
-    off = {key: pair for key, pair in judged.items() if abs(pair[1] / pair[0] - 1) > 0.03}
-    assert not off, f"(clock, ours): {judged}"
+    exact = {key: (clock, told[key]) for key, (clock, _) in judged.items()}
+    for most, pairs in ((0.01, exact), (0.06, judged)):
+        off = {key: pair for key, pair in pairs.items() if abs(pair[1] / pair[0] - 1) > most}
+        assert not off, f"(clock, ours): {pairs}"
 
 
 def test_rows_name_the_function(compile_run):
