@@ -21,7 +21,6 @@ __u64 first; /* how many GiB below the outermost page table's GiB to begin */
 __u64 base; /* 0: it is none of these */
 __u32 levels;
 
-#define DP_PLACES_TRIED 256
 #define DP_GIB (1ULL << 30)
 /* Of the kernel's half, with page tables of four levels and of five (Linux 4.14 to 6.18). */
 #define DP_FOUR_LEVELS_FROM 0xffff800000000000ULL

@@ -47,6 +47,8 @@
 #define DP_SPACE_SEARCH_STEPS 13
 /* Slots of the per-CPU direct-mapped memory of rules found (a power of two). */
 #define DP_RULE_CACHE_SLOTS 4096
+/* Places for the kernel's map of memory, a GiB apart, that one run of find_direct_map tries. */
+#define DP_PLACES_TRIED 256
 /* GPU launches whose stacks may be under way on one CPU: a probe may be preempted by another. */
 #define DP_GPU_LAUNCH_SLOTS 4
 /* Threads whose time off the CPU is kept, by the low bits of their id (powers of two, all three). */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Reads the memory of the current process.
  *
- * bpf_probe_read_user takes some 85 ns whatever it reads, and 1.5 us for a page while a hardware
- * watchpoint is armed: on Zen 5 string instructions then go byte by byte. Where the kernel maps all of
- * its memory (x86-64's direct map) a page is read there instead: the process's page tables say which
- * one it is (30 ns a page, and what is found is kept for the walk), a word costs 1 ns. A page that is
- * not there, or anything unusual, is left to the helper.
+ * bpf_probe_read_user costs a call whatever it reads, and copies by a string instruction: on Zen 5 these
+ * go byte by byte while a hardware watchpoint is armed (tests/bench/watchpoint_strings.c). Where the
+ * kernel maps all of its memory (x86-64's direct map) a page is read there instead: the process's page
+ * tables say which one it is, and what is found is kept for the walk. A page that is not there, or
+ * anything unusual, is left to the helper.
  *
  * Only for programs that run with interrupts off: then page tables are not given back under us (RCU). A
  * page that another thread unmaps meanwhile may hold something else already: torn, as memory freed under

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* What tells one wait from another without walking its stack: the system call, the user stack and
  * instruction pointer, the innermost Python frames with their instructions, torch's open compile. A
- * read of the target's memory by the kernel's helper takes some 85 ns whatever its size, so there are as
+ * read of the target's memory by the kernel's helper costs a call whatever its size, so there are as
  * few as can be. */
 #ifndef DYNPROF_BPF_WAIT_KEY_H
 #define DYNPROF_BPF_WAIT_KEY_H

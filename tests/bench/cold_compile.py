@@ -3,8 +3,8 @@
     cold_compile.py [--backend aot_eager] [--profiler]
 
 Prints `ready <pid>`, waits for a line, compiles, prints `cpu <seconds> wall <seconds> faults <number>`: this
-process alone, without its children; the page faults of its main thread. Then runs the compiled step for as long as stdin says: `steps SECONDS`
-prints `rate <number> <steps per CPU second>`. `end` ends it.
+process alone, without its children; the page faults of its main thread. Then runs the compiled step for
+as long as stdin says: `steps SECONDS` prints `rate <number> <steps per CPU second>`. `end` ends it.
 """
 
 import argparse

@@ -142,9 +142,9 @@ def cpu_by_compile(ledger):
 
 def test_cpu_seconds_agree_with_the_threads_clock(compile_run):
     """For compiles of a second and more: what the scheduler tells (on_cpu_s) within 1 %, samples within 6 %.
-    Every time a thread gets the CPU costs or wins up to one period, 1 ms here, and not at random: of its
-    preemptions 44 % began within 0.2 ms behind a sample, where 20 % would be chance (a sample with new code
-    wakes us), so its turns end with a sample more often than they begin with one: up to 4.3 % more."""
+    Every time a thread gets the CPU costs or wins up to one period, 1 ms here, and not at random: its
+    preemptions begin right behind a sample more often than chance (a sample with new code wakes us), so its
+    turns end with a sample more often than they begin with one: up to 4.3 % more was found (docs/off-cpu.md)."""
     found = cpu_by_compile(compile_run.ledger)
     told, judged = {}, {}
     for row in compile_run.ledger["compiles"]:

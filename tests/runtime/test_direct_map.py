@@ -7,7 +7,7 @@ import support
 
 pytestmark = pytest.mark.root_bpf
 
-CHECK = support.REPO / "build" / "tests" / "direct_map_check"
+CHECK = support.BUILD / "tests" / "direct_map_check"
 READ = {"4 KiB pages", "neighbours of two pages", "shared memory", "the stack", "code of a file"}
 LEFT = {
     "memory without rights",

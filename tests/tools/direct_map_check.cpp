@@ -14,6 +14,7 @@
 #include <fstream>
 #include <string>
 
+#include "bpf/limits.h"
 #include "direct_map.skel.h"
 #include "user/collector/direct_map.h"
 #include "user/collector/skeleton.h"
@@ -22,7 +23,6 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLarge = 2 << 20;
-constexpr std::uint64_t kTried = 256;  // places, by one run of the program
 
 bool kernel_offers_it() {
   btf* types = btf__load_vmlinux_btf();
@@ -57,7 +57,7 @@ class Reader {
   }
   // Finds which run tries the right place: false if none does.
   bool find(const std::uint64_t* first, const std::uint64_t* second) {
-    for (at_ = 0; at_ < 16384; at_ += kTried)
+    for (at_ = 0; at_ < 16384; at_ += DP_PLACES_TRIED)
       if (reads(first, second)) return true;
     return false;
   }

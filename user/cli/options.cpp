@@ -105,7 +105,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->type_name("MODE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
-                 "phases by probes and samples: for virtual machines where watching is dear");
+                 "phases by probes and samples: for machines where watching is dear");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
                  "read the target's memory by the kernel's helper alone: slower");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");

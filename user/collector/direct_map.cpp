@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 
+#include "bpf/limits.h"
 #include "direct_map.skel.h"
 #include "user/collector/skeleton.h"
 
@@ -15,9 +16,8 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-// GiB of physical memory below the page table, at most; and how many one run tries.
+// Of physical memory below the page table, at most.
 constexpr std::uint64_t kMostGiB = 16384;
-constexpr std::uint64_t kTried = 256;
 
 // Memory that stays where it is, with words nothing else holds.
 class KnownWords {
@@ -76,7 +76,7 @@ DirectMap find_direct_map() {
     data->expected[i] = *words.word(i);
   }
   const int fd = bpf_program__fd(skeleton->progs.find_direct_map);
-  for (std::uint64_t first = 0; first < kMostGiB && found.base == 0; first += kTried) {
+  for (std::uint64_t first = 0; first < kMostGiB && found.base == 0; first += DP_PLACES_TRIED) {
     data->first = first;
     LIBBPF_OPTS(bpf_test_run_opts, options);
     if (bpf_prog_test_run_opts(fd, &options) != 0) return found;

@@ -1,7 +1,7 @@
 // What an armed hardware watchpoint costs a thread that never touches it. On some processors string
 // instructions then go byte by byte, the kernel's among them, which clear a page at its first use:
-// measured on Zen 5, `rep stosb` of 4 KiB takes 1.1 us instead of 0.06, a page fault 1.9 times as long.
-// A breakpoint on execution costs nothing there.
+// measured on Zen 5, `rep stosb` of 4 KiB takes 1.3 us instead of 0.04, a page fault twice as long
+// (tests/bench/watchpoint_strings.c). A breakpoint on execution costs nothing there.
 #pragma once
 
 namespace dynprof {
