@@ -8,6 +8,7 @@
 #include "user/generated/code_listing.h"
 #include "user/generated/collector.h"
 #include "user/generated/compiled_codes.h"
+#include "user/generated/confirm_generated.h"
 #include "user/generated/fx_sources.h"
 #include "user/generated/guard_reasons.h"
 #include "user/generated/inductor_files.h"
@@ -31,12 +32,8 @@ std::string shown_id(const std::string& trace_id) {
 
 class Finder {
  public:
-  Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits)
-      : python_(python),
-        limits_(limits),
-        deadline_(std::chrono::steady_clock::now() + limits.time),
-        files_(pid),
-        collector_(limits) {}
+  Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits, Deadline deadline)
+      : python_(python), limits_(limits), deadline_(deadline), files_(pid), collector_(limits) {}
 
   GeneratedCode run() {
     codes_ = find_compiled_codes(python_, limits_.gc_objects, deadline_);
@@ -212,8 +209,13 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
                              const GeneratedLimits& limits) {
   // Imported at the first compile.
   if (!objects.find_module(runtime.main_interpreter, "torch._dynamo.utils")) return {};
-  PythonObjects python(objects, runtime);
-  return Finder(python, pid, limits).run();
+  Deadline begin = std::chrono::steady_clock::now();
+  auto look = [&](std::chrono::milliseconds time) {
+    PythonObjects python(objects, runtime);  // anew: it keeps what it read
+    return Finder(python, pid, limits, begin + time).run();
+  };
+  GeneratedCode first = look(limits.time / 2);
+  return confirm_generated(first, look(limits.time));
 }
 
 }  // namespace dynprof

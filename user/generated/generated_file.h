@@ -45,7 +45,8 @@ struct GeneratedLimits {
   std::size_t files = 512;
   // Container objects of the target's garbage collector that are looked at for guards; 0: none.
   std::size_t gc_objects = 2'000'000;
-  std::chrono::milliseconds time{5000};  // when it is over, what was found is the answer
+  // Of two looks, each with half of it; when it is over, what was found is the answer.
+  std::chrono::milliseconds time{5000};
 };
 
 struct GeneratedCode {

@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include "user/generated/confirm_generated.h"
+
+namespace dynprof {
+namespace {
+
+GeneratedFile file(const char* id, const char* content, const char* name = "") {
+  GeneratedFile file;
+  file.trace_id = id;
+  file.content = content;
+  file.name = name;
+  return file;
+}
+
+GeneratedCode confirmed(std::vector<GeneratedFile> first, std::vector<GeneratedFile> second) {
+  return confirm_generated({std::move(first), {"of the first"}},
+                           {std::move(second), {"of the second"}});
+}
+using List = std::vector<std::string>;
+
+TEST(ConfirmGenerated, KeepsWhatBothLooksFoundAsTheSecondNamesIt) {
+  GeneratedCode code = confirmed({file("0/0", "a", "wrapper_2.py"), file("", "b")},
+                                 {file("0/0", "a", "wrapper.py")});
+  ASSERT_EQ(code.files.size(), 1u);
+  EXPECT_EQ(code.files[0].name, "wrapper.py");
+  EXPECT_EQ(code.missing, List{"of the second"});
+}
+
+// A text read when its object was free already, and one that came to life in between.
+TEST(ConfirmGenerated, LeavesOutAndCountsWhatOneLookFound) {
+  GeneratedCode code = confirmed({file("0/0", "another's text"), file("0/1", "b")},
+                                 {file("0/0", "a"), file("0/1", "b"), file("0/2", "c")});
+  ASSERT_EQ(code.files.size(), 1u);
+  EXPECT_EQ(code.files[0].trace_id, "0/1");
+  EXPECT_EQ(code.missing, (List{"of the second", "2 files that two looks did not find the same"}));
+}
+
+TEST(ConfirmGenerated, TheSameTextOfAnotherCompileOrKindConfirmsNothing) {
+  EXPECT_TRUE(confirmed({file("0/0", "a")}, {file("0/1", "a")}).files.empty());
+  GeneratedFile guards = file("0/0", "a");
+  guards.kind = GeneratedKind::kGuards;
+  EXPECT_TRUE(confirmed({file("0/0", "a")}, {guards}).files.empty());
+  EXPECT_EQ(confirmed({file("", "a")}, {file("", "a"), file("", "a")}).files.size(), 1u);
+}
+
+}  // namespace
+}  // namespace dynprof

@@ -1,0 +1,15 @@
+// Two looks at a process that does not stop: what both found the same is believed. Between the moment
+// an object is found and the moment its text is read the target may free it, and the memory then holds
+// what other objects left there, well-formed and wrong. The second look begins at torch's tables
+// again, where what was freed during the first is not any more.
+#pragma once
+
+#include "user/generated/generated_file.h"
+
+namespace dynprof {
+
+// The files of `second` that `first` has as well, the names aside: those count files of each look.
+// What is left out is one sentence in `missing`.
+GeneratedCode confirm_generated(const GeneratedCode& first, GeneratedCode second);
+
+}  // namespace dynprof
