@@ -9,7 +9,9 @@
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/ledger.h"
 #include "symbolizer/attribution/phases.h"
+#include "symbolizer/attribution/sample_times.h"
 #include "symbolizer/attribution/spans.h"
+#include "symbolizer/attribution/thread_clocks.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/attribution/torch_states.h"
 #include "symbolizer/attribution/tracker.h"
@@ -57,6 +59,8 @@ struct Attribution::State {
         stacks(classify_stacks(from.tables())),
         torch(read_torch_states(from.tables())),
         spans(from.tables(), torch),
+        clocks(from.tables(), spans),
+        times(from, spans, clocks),
         exact(spans),
         history(read_history(from.tables(), from.meta().realtime_offset_ns)) {
     ask_samples();
@@ -79,6 +83,8 @@ struct Attribution::State {
   std::vector<StackPhase> stacks;
   std::vector<TorchReading> torch;
   Spans spans;
+  ThreadClocks clocks;
+  SampleTimes times;
   ExactCompiles exact;
   TorchHistory history;
   std::vector<Compile> compiles;
@@ -166,8 +172,10 @@ void Attribution::State::count() {
   std::size_t index = 0;
   recording.for_each_sample([&](const Sample& sample) {
     if (index >= answers.size()) return;
+    const std::uint64_t cpu_ns = times.of(index);
     Answer& answer = answers[index++];
     if (answer.compile != kNoCompile) {
+      compiles[answer.compile].cpu_ns += cpu_ns;
       if (answer.origin != Origin::kExact) answer.phase = phase_of(sample, answer.compile);
       ++attributed;
     } else if (answer.phase == Phase::kUnattributed) {
@@ -221,6 +229,7 @@ std::uint64_t Attribution::runtime() const { return state_->runtime; }
 std::uint64_t Attribution::detached() const { return state_->detached; }
 const Agreement& Attribution::agreement() const { return state_->agreement; }
 const Spans& Attribution::spans() const { return state_->spans; }
+const ThreadClocks& Attribution::clocks() const { return state_->clocks; }
 const ExactCompiles& Attribution::exact() const { return state_->exact; }
 const TorchHistory& Attribution::history() const { return state_->history; }
 std::int32_t Attribution::main_pid() const { return state_->main_pid; }
@@ -299,8 +308,9 @@ void Attribution::for_each(const std::function<void(const AttributedSample&)>& v
   std::size_t index = 0;
   state_->recording.for_each_sample([&](const Sample& sample) {
     if (index >= state_->answers.size()) return;
+    const std::uint64_t cpu_ns = state_->times.of(index);
     const Answer& answer = state_->answers[index++];
-    visit({sample, answer.compile, answer.phase, answer.origin});
+    visit({sample, answer.compile, answer.phase, answer.origin, cpu_ns});
   });
 }
 

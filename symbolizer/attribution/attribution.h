@@ -52,6 +52,7 @@ struct AttributedSample {
   CompileIndex compile = kNoCompile;
   Phase phase = Phase::kRuntime;
   Origin origin = Origin::kNone;
+  std::uint64_t cpu_ns = 0;  // what it stands for: sample_times.h
 };
 
 struct ExactCompile;
@@ -59,6 +60,7 @@ class ExactCompiles;
 struct PastBreak;
 struct PastCompile;
 class Spans;
+class ThreadClocks;
 struct TorchHistory;
 
 // The function a compile is of; all empty if that is not known.
@@ -99,6 +101,7 @@ class Attribution {
   std::uint64_t detached() const;  // compile work without an id: pool threads, compile workers
   const Agreement& agreement() const;
   const Spans& spans() const;
+  const ThreadClocks& clocks() const;
   const ExactCompiles& exact() const;
   const TorchHistory& history() const;
   // Names without a process are of this one.

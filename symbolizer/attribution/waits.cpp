@@ -6,17 +6,12 @@
 
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/spans.h"
+#include "symbolizer/attribution/thread_clocks.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxDepth = 16384;
-
-// A thread's time on a CPU until some moment.
-struct Clock {
-  std::uint64_t time_ns;
-  std::uint64_t cpu_ns;
-};
 
 std::uint64_t end_of(const Compile& compile, std::uint64_t period_ns) {
   return compile.first_ns + compile.wall_ns(period_ns);
@@ -38,29 +33,11 @@ std::uint64_t share(std::uint64_t amount, std::uint64_t begin, std::uint64_t end
 struct Waits::Row {
   std::vector<std::size_t> waits;   // by begin
   std::vector<std::uint64_t> ends;  // of these and all before: the latest
-  std::vector<Clock> clock;         // by time
   struct Inside {
     std::uint64_t begin_ns, end_ns, latest_ns;
     CompileIndex compile;
   };
   std::vector<Inside> compiles;  // by begin
-
-  // False: the thread was not looked at then.
-  bool cpu_at(std::uint64_t time_ns, double& cpu_ns) const {
-    auto after = std::lower_bound(clock.begin(), clock.end(), time_ns,
-                                  [](const Clock& at, std::uint64_t t) { return at.time_ns < t; });
-    if (after == clock.end() || (after == clock.begin() && after->time_ns != time_ns)) return false;
-    if (after->time_ns == time_ns) {
-      cpu_ns = static_cast<double>(after->cpu_ns);
-      return true;
-    }
-    const Clock& before = *(after - 1);
-    const double part = static_cast<double>(time_ns - before.time_ns) /
-                        static_cast<double>(after->time_ns - before.time_ns);
-    cpu_ns = static_cast<double>(before.cpu_ns) +
-             part * static_cast<double>(after->cpu_ns - before.cpu_ns);
-    return true;
-  }
 };
 
 bool Waits::place_of(const Tables& tables, StackId stack, FrameId& frame) {
@@ -94,10 +71,6 @@ Waits::Waits(const Attribution& attribution) : compiles_(attribution.compiles().
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
     Row& row = row_of(wait.thread);
-    // A thread does not run during a wait; of a sum of waits only the end is known so well.
-    if (wait.kind != WaitKind::kNone && wait.span_ns == wait.length_ns)
-      row.clock.push_back({wait.begin_ns, wait.cpu_ns});
-    row.clock.push_back({wait.end_ns(), wait.cpu_ns});
     if (wait.kind == WaitKind::kNone) continue;
     row.waits.push_back(i);
     row.ends.push_back(std::max(wait.end_ns(), row.ends.empty() ? 0 : row.ends.back()));
@@ -109,10 +82,6 @@ Waits::Waits(const Attribution& attribution) : compiles_(attribution.compiles().
     row_of(compile.thread).compiles.push_back({compile.first_ns, end_of(compile, period_ns), 0, i});
   }
   for (Row& row : rows) {
-    std::stable_sort(row.clock.begin(), row.clock.end(),
-                     [](const Clock& a, const Clock& b) { return a.time_ns < b.time_ns; });
-    std::uint64_t most = 0;
-    for (Clock& at : row.clock) most = at.cpu_ns = std::max(at.cpu_ns, most);
     std::stable_sort(
         row.compiles.begin(), row.compiles.end(),
         [](const Row::Inside& a, const Row::Inside& b) { return a.begin_ns < b.begin_ns; });
@@ -156,9 +125,11 @@ void Waits::sum(const Attribution& attribution, const Row& row, CompileIndex ind
   const std::uint64_t to = end_of(compile, attribution.recording().meta().period_ns);
   CompileWaits& out = compiles_[index];
   out.wall_ns = to - from;
-  double begin_cpu = 0, end_cpu = 0;
-  out.known = row.cpu_at(from, begin_cpu) && row.cpu_at(to, end_cpu);
-  if (out.known) out.on_cpu_ns = static_cast<std::uint64_t>(std::max(0.0, end_cpu - begin_cpu));
+  const std::size_t thread = attribution.spans().row_of(compile.thread);
+  const auto begin_cpu = attribution.clocks().cpu_at(thread, from);
+  const auto end_cpu = attribution.clocks().cpu_at(thread, to);
+  out.known = begin_cpu && end_cpu;
+  if (out.known) out.on_cpu_ns = static_cast<std::uint64_t>(std::max(0.0, *end_cpu - *begin_cpu));
   std::map<std::pair<WaitKind, FrameId>, WaitPlace> places;
   // The first that may reach into it.
   auto first = std::upper_bound(row.ends.begin(), row.ends.end(), from);

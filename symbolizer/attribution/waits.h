@@ -2,8 +2,8 @@
 // CPU, from begin to end; and which compile each wait lies in.
 //
 // The three are measured apart. Waits and runnable time are the recorded intervals that overlap with
-// the compile. Time on a CPU is the kernel side's own sum per thread, which each wait carries: between
-// two of them it is taken to be even. So their sum says whether anything is missing.
+// the compile. Time on a CPU is the kernel side's own sum per thread (thread_clocks.h). So their sum says
+// whether anything is missing.
 #pragma once
 
 #include <array>

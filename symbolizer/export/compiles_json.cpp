@@ -135,7 +135,7 @@ class Row {
       object["start_ns"] = compile_.first_ns;
       object["wall_s"] = seconds(wall_ns);
     }
-    if (compile_.samples != 0) object["cpu_s"] = seconds(compile_.samples * period_ns_);
+    if (compile_.samples != 0) object["cpu_s"] = seconds(compile_.cpu_ns);
     if (timing_ == nullptr) return;
     object["nested_wall_s"] = seconds(timing_->nested_ns);
     bool cpu_known = compile_.exact && timing_->begin_cpu_ns != 0 &&
@@ -202,9 +202,10 @@ class Row {
 
   // In our words: the time of a phase without those inside it, and its samples.
   Json phases() const {
-    std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> samples{};
+    std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> samples{}, cpu_ns{};
     for (const StackCount& count : counts_.of(index_)) {
       samples[static_cast<std::size_t>(count.phase)] += count.samples;
+      cpu_ns[static_cast<std::size_t>(count.phase)] += count.ns;
     }
     Json list = Json::array();
     for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -212,7 +213,7 @@ class Row {
       if (samples[i] == 0 && wall_ns == 0) continue;
       list.push_back({{"name", phase_text(static_cast<Phase>(i))},
                       {"wall_s", timing_ == nullptr ? Json(nullptr) : seconds(wall_ns)},
-                      {"cpu_s", samples[i] == 0 ? Json(nullptr) : seconds(samples[i] * period_ns_)},
+                      {"cpu_s", samples[i] == 0 ? Json(nullptr) : seconds(cpu_ns[i])},
                       {"samples", samples[i]}});
     }
     if (!list.empty() || past_ == nullptr || compile_.samples != 0) return list;

@@ -1,5 +1,6 @@
 #include "symbolizer/export/speedscope.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -18,14 +19,14 @@ namespace {
 struct Run {
   StackId stack = 0;
   bool root_missing = false;
-  std::uint32_t samples = 0;
+  std::uint64_t ns = 0;
 };
 
 struct Profile {
   std::int32_t pid = 0;
   std::int32_t tid = 0;
   StringId comm = 0;
-  std::uint64_t samples = 0;
+  std::uint64_t ns = 0;
   std::vector<Run> runs;
 };
 
@@ -35,7 +36,6 @@ class Speedscope {
       : attribution_(attribution),
         tables_(attribution.recording().tables()),
         index_(tables_),
-        period_ns_(drawing_period_ns(attribution.recording().meta())),
         json_(sink) {
     std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> known;
     for (const Thread& thread : tables_.threads) {
@@ -46,19 +46,20 @@ class Speedscope {
     }
   }
 
-  void add(const Sample& sample) {
+  void add(const AttributedSample& at) {
+    const Sample& sample = at.sample;
+    const std::uint64_t ns = std::max<std::uint64_t>(at.cpu_ns, 1);  // none may go unseen
     Profile& profile = profiles_[profile_of_thread_[sample.thread]];
-    ++profile.samples;
+    profile.ns += ns;
     bool missing = root_missing(sample);
     if (!profile.runs.empty()) {
       Run& last = profile.runs.back();
-      if (last.stack == sample.stack && last.root_missing == missing &&
-          last.samples < std::numeric_limits<std::uint32_t>::max()) {
-        ++last.samples;
+      if (last.stack == sample.stack && last.root_missing == missing) {
+        last.ns += ns;
         return;
       }
     }
-    profile.runs.push_back(Run{sample.stack, missing, 1});
+    profile.runs.push_back(Run{sample.stack, missing, ns});
   }
 
   Result<void> finish() {
@@ -75,7 +76,7 @@ class Speedscope {
     json_.key("profiles");
     json_.begin_array();
     for (const Profile& profile : profiles_) {
-      if (profile.samples > 0) write(profile);
+      if (profile.ns > 0) write(profile);
     }
     json_.end_array();
     json_.end_object();
@@ -130,14 +131,14 @@ class Speedscope {
     json_.key("startValue");
     json_.seconds(0);
     json_.key("endValue");
-    json_.seconds(profile.samples * period_ns_);
+    json_.seconds(profile.ns);
     json_.key("samples");
     json_.begin_array();
     for (const Run& run : profile.runs) stack(run);
     json_.end_array();
     json_.key("weights");
     json_.begin_array();
-    for (const Run& run : profile.runs) json_.seconds(run.samples * period_ns_);
+    for (const Run& run : profile.runs) json_.seconds(run.ns);
     json_.end_array();
     json_.end_object();
   }
@@ -158,7 +159,6 @@ class Speedscope {
   const Attribution& attribution_;
   const Tables& tables_;
   StackIndex index_;
-  std::uint64_t period_ns_;
   std::vector<Profile> profiles_;
   std::vector<std::size_t> profile_of_thread_;
   std::vector<std::uint32_t> numbers_;     // by function
@@ -173,7 +173,7 @@ Result<void> write_speedscope(const Attribution& attribution,
   Speedscope speedscope(attribution, sink);
   CompileFilter filter(attribution, compiles);
   attribution.for_each([&](const AttributedSample& at) {
-    if (filter.wants(at)) speedscope.add(at.sample);
+    if (filter.wants(at)) speedscope.add(at);
   });
   return speedscope.finish();
 }

@@ -30,7 +30,7 @@ class FoldedRecording {
 
   // Everything; stacks from their root.
   Profile session();
-  // One compile alone, by wall time of its thread: samples by the period, waits by their length.
+  // One compile alone, by wall time of its thread: the time samples stand for, and waits.
   // Stacks begin at the function of torch that compiles, as the profile that TORCH_COMPILE_CPROFILE
   // makes does.
   Profile of(CompileIndex compile);

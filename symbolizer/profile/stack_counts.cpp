@@ -59,11 +59,10 @@ std::span<const StackCount> part_of(std::span<const StackCount> counts, CompileI
 }  // namespace
 
 StackCounts::StackCounts(const Attribution& attribution) : waits_(attribution) {
-  const std::uint64_t period_ns = attribution.recording().meta().period_ns;
   Summer samples(counts_);
   attribution.for_each([&](const AttributedSample& attributed) {
     samples.add({attributed.compile, attributed.sample.stack, attributed.sample.thread,
-                 attributed.phase, 1, period_ns});
+                 attributed.phase, 1, attributed.cpu_ns});
   });
   samples.sort();
   Summer waits(wait_counts_);

@@ -17,7 +17,7 @@ struct StackCount {
   ThreadId thread = 0;
   Phase phase = Phase::kRuntime;
   std::uint64_t samples = 0;  // of `waits`: how many of them
-  std::uint64_t ns = 0;       // what they stand for
+  std::uint64_t ns = 0;       // what they stand for: time on a CPU, or waited
 };
 
 class StackCounts {

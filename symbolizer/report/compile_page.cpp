@@ -81,7 +81,7 @@ class Page {
       text += fmt::format("; {:.3f} s wall{}", seconds(compile_.wall_ns(period_ns_)),
                           compile_.exact ? "" : " as far as seen");
     }
-    text += fmt::format("; {:.3f} s on-CPU in {}", seconds(compile_.samples * period_ns_),
+    text += fmt::format("; {:.3f} s on-CPU in {}", seconds(compile_.cpu_ns),
                         counted(compile_.samples, "sample", "samples"));
     append_comment(out_, text);
     const CompileWaits& waits = selection_.folded.counts().recorded_waits().of(index_);
@@ -102,8 +102,8 @@ class Page {
     std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> cpu_ns{};
     std::uint64_t cpu_sum = 0;
     for (const StackCount& count : selection_.folded.counts().of(index_)) {
-      cpu_ns[static_cast<std::size_t>(count.phase)] += count.samples * period_ns_;
-      cpu_sum += count.samples * period_ns_;
+      cpu_ns[static_cast<std::size_t>(count.phase)] += count.ns;
+      cpu_sum += count.ns;
     }
     std::uint64_t whole = cpu_sum;
     if (timing_ != nullptr) {

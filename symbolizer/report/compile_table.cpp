@@ -56,7 +56,7 @@ struct Shares {
 
 struct Row {
   CompileIndex compile;
-  std::uint64_t samples = 0;  // of those selected
+  std::uint64_t cpu_ns = 0;  // of the samples selected
   Shares shares{};
 };
 
@@ -151,14 +151,13 @@ class Table {
 
  private:
   void add_samples() {
-    std::uint64_t period_ns = attribution_.recording().meta().period_ns;
     for (const StackCount& count : selection_.counts) {
       if (count.compile == kNoCompile) continue;
       auto row = std::lower_bound(rows_.begin(), rows_.end(), count.compile,
                                   [](const Row& a, CompileIndex b) { return a.compile < b; });
-      row->samples += count.samples;
-      total_.samples += count.samples;
-      row->shares.add(count.phase, count.samples * period_ns);
+      row->cpu_ns += count.ns;
+      total_.cpu_ns += count.ns;
+      row->shares.add(count.phase, count.ns);
     }
   }
 
@@ -178,10 +177,9 @@ class Table {
                            ? "Wall and shares of it are exact; where a ~ stands, wall is from the "
                              "first to the last sample, and shares are of CPU."
                            : "Wall is from the first to the last sample; shares are of CPU.";
-    append_comment(
-        out,
-        fmt::format("Compiles: {}, {:.2f} s on-CPU. {}", grouped(attribution_.compiles().size()),
-                    static_cast<double>(total_.samples) * selection_.period_s, what));
+    append_comment(out, fmt::format("Compiles: {}, {:.2f} s on-CPU. {}",
+                                    grouped(attribution_.compiles().size()),
+                                    static_cast<double>(total_.cpu_ns) * 1e-9, what));
     out += "#\n";
     std::string titles = "# " + cell("Trace id", label_width_) + "    " +
                          cell("Function", function_width_) + " Wall s  CPU s";
@@ -238,8 +236,8 @@ class Table {
     flags_[1] |= compile.open_at_end;
     flags_[2] |= compile.before_attach;
     std::string cpu = "-";
-    if (row.samples != 0) {
-      cpu = seconds_text(static_cast<double>(row.samples) * selection_.period_s, 2);
+    if (row.cpu_ns != 0) {
+      cpu = seconds_text(static_cast<double>(row.cpu_ns) * 1e-9, 2);
     }
     out += "  " + cell(attribution_.label(row.compile), label_width_) + ' ' + first +
            (compile.open_at_end ? '>' : ' ') + ' ' +
@@ -264,11 +262,11 @@ class Table {
   }
 
   void append_total(std::string& out) const {
-    out += "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
-           fmt::format("{:>7}{:>7}", "",
-                       seconds_text(static_cast<double>(total_.samples) * selection_.period_s, 2)) +
-           std::string(any_waits_ ? kNumberWidth : 0, ' ') + children_text(total_) +
-           shares_text(total_.shares) + '\n';
+    out +=
+        "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
+        fmt::format("{:>7}{:>7}", "", seconds_text(static_cast<double>(total_.cpu_ns) * 1e-9, 2)) +
+        std::string(any_waits_ ? kNumberWidth : 0, ' ') + children_text(total_) +
+        shares_text(total_.shares) + '\n';
   }
 
   const Selection& selection_;

@@ -120,11 +120,13 @@ void append_header(std::string& out, const Selection& selection) {
     threads.emplace(thread.pid, thread.tid);
   }
   std::uint64_t samples = recording.sample_count();
+  std::uint64_t cpu_ns = 0;
+  for (const StackCount& count : selection.folded.counts().all()) cpu_ns += count.ns;
   std::uint64_t end_ns = std::max(recording.trailer().end_ns, meta.start_ns);
   append_comment(
       out, fmt::format("Samples: {} of '{}' at {} Hz = {:.2f} s on-CPU in {:.2f} s; {}, {}; {}",
                        grouped(samples), cut(meta.event, 20), meta.frequency_hz,
-                       static_cast<double>(samples) * selection.period_s,
+                       static_cast<double>(cpu_ns) * 1e-9,
                        static_cast<double>(end_ns - meta.start_ns) * 1e-9,
                        plural(threads.size(), "thread", "threads"),
                        plural(processes.size(), "process", "processes"),

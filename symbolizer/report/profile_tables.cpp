@@ -79,11 +79,11 @@ void append_profile_tables(std::string& out, const Selection& selection) {
     out += "#\n";
     append_comment(
         out, fmt::format("{}: compile {}", attribution.file_stem(index), attribution.label(index)));
-    append_comment(out, waited
-                            ? "ncalls: samples and waits with the function on the stack / as its "
-                              "leaf; times are samples by the sampling period, and waits by length."
-                            : "ncalls: samples with the function on the stack / as its leaf; times "
-                              "are samples by the sampling period.");
+    append_comment(
+        out, waited ? "ncalls: samples and waits with the function on the stack / as its "
+                      "leaf; times are the CPU time that samples stand for, and waits by length."
+                    : "ncalls: samples with the function on the stack / as its leaf; times "
+                      "are the CPU time that samples stand for.");
     out += fmt::format("         {} function calls ({} primitive calls) in {:.3f} seconds\n\n",
                        calls, profile.samples, static_cast<double>(profile.ns) * 1e-9);
     append_table(out, selection, profile, false);

@@ -9,9 +9,8 @@ namespace dynprof {
 namespace {
 
 Selection select(FoldedRecording& folded, const ReportOptions& options) {
-  Selection selection{folded, options, options.compiles, {}, 0, 0};
+  Selection selection{folded, options, options.compiles, {}, 0};
   const Attribution& attribution = folded.attribution();
-  selection.period_s = static_cast<double>(attribution.recording().meta().period_ns) * 1e-9;
   if (selection.compiles.empty()) {
     selection.compiles.resize(attribution.compiles().size());
     std::iota(selection.compiles.begin(), selection.compiles.end(), CompileIndex{0});
@@ -36,7 +35,7 @@ Selection select(FoldedRecording& folded, const ReportOptions& options) {
 
 // Those of one compile.
 Selection part(const Selection& selection, CompileIndex compile) {
-  Selection one{selection.folded, selection.options, {compile}, {}, 0, selection.period_s};
+  Selection one{selection.folded, selection.options, {compile}, {}, 0};
   for (const StackCount& count : selection.counts) {
     if (count.compile != compile) continue;
     one.counts.push_back(count);

@@ -21,7 +21,6 @@ struct Selection {
   std::vector<CompileIndex> compiles;  // all, if the options name none
   std::vector<StackCount> counts;
   std::uint64_t samples = 0;
-  double period_s = 0;
 
   const Attribution& attribution() const { return folded.attribution(); }
   const Tables& tables() const { return folded.attribution().recording().tables(); }

@@ -37,6 +37,7 @@ class Sample:
     flags: int
     markers: int
     context: int  # index into Dump.contexts
+    cpu_ns: int  # what it stands for
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ could have run adds up to the wall time; and a cold compile's wall time is share
 
 import json
 import os
+import pstats
 import sys
 
 import pytest
@@ -193,6 +194,11 @@ def test_a_compile_is_accounted_for(compile_run):
         parts = row["on_cpu_s"] + row["wait_s"] + row["runnable_s"]
         # Short waits are summed for 10 ms: where in it they were is not known at the compile's two ends.
         assert parts == pytest.approx(row["wall_s"], rel=WALL, abs=0.02), row
+        # Its profile too: what its samples stand for, and its waits.
+        if row["nested_wall_s"] == 0 and row["samples"] > 0:
+            profile = compile_run.directory / "compiles" / f"{row['name']}.profile"
+            total = pstats.Stats(str(profile)).total_tt
+            assert total == pytest.approx(row["wall_s"], rel=WALL, abs=0.01), row["name"]
         named = sum(seconds for kind, seconds in row["wait_kinds"].items() if kind != "other")
         if row["wait_s"] > 0.05:
             assert named >= 0.95 * row["wait_s"], row

@@ -7,7 +7,8 @@
 //               ...],
 //    "stacks": [[caller stack, frame], ...],
 //    "compiles": [{"id", "attempt", "kind", "thread", "stem", ...}],
-//    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context], ...],
+//    "samples": [[time_ns, pid, tid, stack, compile or -1, phase, flags, markers, context,
+//                 cpu_ns], ...],
 //    "contexts": [{"markers": [[id, kind]], "torch": null or "stale" or {"id", "attempt", "phases"}}],
 //    "edges": [[time_ns, pid, tid, kind, name, depth, context, function, cpu_ns], ...],
 //    "facts": [[pid, time_ns, kind, name, bytes], ...],
@@ -156,6 +157,7 @@ void write_samples(JsonWriter& json, const Tables& tables, const Attribution& at
     json.number(static_cast<unsigned>(sample.flags));
     json.number(tables.contexts[sample.context].markers.size());
     json.number(sample.context);
+    json.number(attributed.cpu_ns);
     json.end_array();
   });
   json.end_array();
