@@ -289,7 +289,6 @@ void ProcessTree::count_samples() {
   if (all_.empty()) return;
   std::unordered_map<std::int32_t, std::vector<ProcessIndex>> by_pid;
   for (ProcessIndex i = 0; i < all_.size(); ++i) by_pid[all_[i].pid].push_back(i);
-  const std::uint64_t period_ns = attribution_.recording().meta().period_ns;
   std::map<std::pair<CompileIndex, ProcessIndex>, std::uint64_t> shares;
   attribution_.for_each([&](const AttributedSample& at) {
     const Sample& sample = at.sample;
@@ -304,8 +303,8 @@ void ProcessTree::count_samples() {
       if (!child.worker) break;
       const auto open =
           open_at(worker_parent(tables_.strings[child.images.back().command_line]), sample.time_ns);
-      if (open.size() == 1) shares[{open.front(), i}] += period_ns;
-      if (open.size() > 1) shared_ns_ += period_ns;
+      if (open.size() == 1) shares[{open.front(), i}] += at.cpu_ns;
+      if (open.size() > 1) shared_ns_ += at.cpu_ns;
       break;
     }
   });

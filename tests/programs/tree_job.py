@@ -2,6 +2,7 @@
 
     tree_job.py torch OUT.json     a cold compile by Inductor for the CPU: g++ and what it starts
     tree_job.py threads OUT.json   two threads that compile different functions, one after the other
+    tree_job.py workers OUT.json   two compiles that give work to torch's compile workers, which start a child each
     tree_job.py plain OUT.json     fork without exec, an orphan of a double fork, posix_spawn, an exec
                                    chain, a child that outlives its parent
     tree_job.py hostile OUT.json   command lines with control characters, a megabyte of arguments, bytes
@@ -90,6 +91,31 @@ def threads_job():
     return {"threads": ids}
 
 
+def workers_job(pool):
+    """A backend of ours, since Inductor has work for its workers only where there is Triton."""
+    import torch
+    import worker_task
+
+    told = []
+
+    def backend(graph, inputs):
+        seconds = 0.4 * (len(told) + 1)
+        told.append({"trace_id": trace_id(), **pool.submit(worker_task.work, seconds).result()})
+        return graph.forward
+
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(4))
+    torch.compile(lambda x: x * 2, backend=backend)(torch.ones(4))
+    # Outside of any compile: nobody's.
+    told.append({"trace_id": None, **pool.submit(worker_task.work, 0.3).result()})
+    return {"work": told}
+
+
+def compile_workers():
+    from torch._inductor.compile_worker.subproc_pool import SubprocPool
+
+    return SubprocPool(1)
+
+
 def plain_job():
     told = {}
     pid = os.fork()
@@ -151,19 +177,23 @@ def hostile_job():
 def main():
     verb, out = sys.argv[1:3]
     note_waits()
-    if verb in ("torch", "threads"):
+    if verb in ("torch", "threads", "workers"):
         import torch  # noqa: F401
+    pool = compile_workers() if verb == "workers" else None
     print("ready", os.getpid(), flush=True)
     sys.stdin.readline()
     jobs = {
         "torch": torch_job,
         "threads": threads_job,
+        "workers": lambda: workers_job(pool),
         "plain": plain_job,
         "hostile": hostile_job,
     }
     result = jobs[verb]()
     with open(out, "w") as file:
         json.dump({"children": CHILDREN, **result}, file)
+    if pool:
+        pool.shutdown()
     print("done", flush=True)
 
 

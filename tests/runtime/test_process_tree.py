@@ -122,6 +122,29 @@ def test_compilers_of_a_thread_pool(venv_python, dynprof, tmp_path):
     assert_same_cpu(found, truth)
 
 
+def test_compile_workers(venv_python, dynprof, tmp_path):
+    """torch's own pool of workers, there before we are; it forks the one that works at the first task."""
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no pool but this
+    _, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "workers", env=environment)
+    found = children(ledger)
+    rows = {row["trace_id"]: row for row in ledger["compiles"]}
+    assert [work["trace_id"] for work in truth["work"]] == ["0/0", "1/0", None]
+    for work in truth["work"]:
+        child = found[work["child"]]
+        assert child["trace_id"] == work["trace_id"], child
+        assert child["joined_by"] == ("compile worker" if work["trace_id"] else "none"), child
+        if not work["trace_id"]:
+            continue
+        row = rows[work["trace_id"]]
+        shares = {share["pid"]: share["cpu_s"] for share in row["compile_workers"]}
+        allowed = max(0.05 * work["worker_cpu_s"], 0.030)
+        assert abs(shares[work["worker"]] - work["worker_cpu_s"]) <= allowed, (shares, work)
+        assert abs(child["cpu_s"] - work["child_cpu_s"]) <= 0.030, (child, work)
+        # The first also has what the pool's own process still does to begin with.
+        everything = sum(shares.values()) + sum(each["cpu_s"] for each in row["children"])
+        assert row["children_cpu_s"] == pytest.approx(everything, abs=1e-4)
+
+
 def test_compiles_in_two_threads(venv_python, dynprof, tmp_path):
     environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
     _, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "threads", env=environment)
