@@ -1,9 +1,11 @@
 """The output directory of a real cold compile: all files there, right, and made again."""
 
+import contextlib
 import gzip
 import json
 import os
 import pstats
+import pty
 import re
 import stat
 import subprocess
@@ -307,3 +309,28 @@ def test_folded_stacks_count_the_samples(compile_run, dynprof, tmp_path):
         assert stack and count.isdigit(), line
         total += int(count)
     assert total == compile_run.ledger["samples"]
+
+
+# ---- on a terminal -------------------------------------------------------------------------------
+
+
+def test_a_terminal_shows_what_is_being_done(spawn, dynprof, tmp_path):
+    target = spawn([sys.executable, "-c", "print('ready', flush=True)\nwhile True: sum(range(99))"])
+    target.wait_for("^ready")
+    ours, theirs = pty.openpty()
+    command = [dynprof.binary, "record", "-p", str(target.pid), "-d", "1s", "-o", tmp_path / "out"]
+    with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL) as run:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # the end of a terminal nobody has open any more
+            while more := os.read(ours, 4096):
+                shown += more
+        assert run.wait(timeout=60) == 0, shown
+    os.close(ours)
+    lines = re.split(r"[\r\n]+(?:\x1b\[K)?", shown.decode())
+    sampled = [i for i, line in enumerate(lines) if re.match(r"[\d.]+ s \| [\d,]+ samples", line)]
+    named = [i for i, line in enumerate(lines) if line.startswith("naming the frames of /")]
+    captured = [i for i, line in enumerate(lines) if line.startswith("Captured ")]
+    assert sampled and named and captured, lines
+    assert sampled[-1] < named[0] <= named[-1] < captured[0], lines
+    assert max(len(lines[i]) for i in sampled + named) < 80, lines

@@ -105,6 +105,9 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;
   hooks.progress = [&](const SessionStatus& status) { terminal.progress(progress_text(status)); };
+  hooks.naming = [&](const std::string& path) {
+    terminal.progress("naming the frames of " + escape_terminal(path));
+  };
   hooks.note = [&](const std::string& sentence) { terminal.line("note: " + sentence); };
 
   auto session = Session::prepare(session_options, hooks);

@@ -224,10 +224,13 @@ void NativeFrames::symbolize_file(const std::string& path, MappedFile& file, Pla
     write_name(frame, symbols ? symbols->find(offset) : std::nullopt);
 }
 
-std::string NativeFrames::symbolize() {
+std::string NativeFrames::symbolize(const std::function<void(const std::string&)>& naming) {
   PlaceReader reader;
-  for (auto& [key, file] : files_)
-    if (file.fd || !file.image.empty()) symbolize_file(std::get<3>(key), file, reader);
+  for (auto& [key, file] : files_) {
+    if (!file.fd && file.image.empty()) continue;
+    if (naming) naming(std::get<3>(key));
+    symbolize_file(std::get<3>(key), file, reader);
+  }
   for (auto& [space, made] : made_) {
     if (!made.perf_map) continue;
     const PerfMap names = PerfMap::read(made.perf_map.get());

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <tuple>
@@ -52,9 +53,10 @@ class NativeFrames {
 
   FrameId user_frame(pid_t pid, AddressSpace& space, std::uint64_t address, std::uint64_t now_ns);
   FrameId kernel_frame(std::uint64_t address);
-  // Looks up every address seen and hands names and source places to the writer. The sentence says
-  // whose source places could not be read, "" when all could.
-  std::string symbolize();
+  // Looks up every address seen and hands names and source places to the writer. Reading DWARF may take
+  // a minute, so `naming` (may be empty) is told each file. The sentence says whose source places could
+  // not be read, "" when all could.
+  std::string symbolize(const std::function<void(const std::string& path)>& naming);
 
  private:
   using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::string>;

@@ -164,7 +164,7 @@ class LiveSession final : public Session {
     unmerged_ = encoder.unmerged();
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
-    if (std::string problem = native.symbolize(); !problem.empty()) note(problem);
+    if (std::string problem = native.symbolize(hooks_.naming); !problem.empty()) note(problem);
     fill_trailer(end);
     Result<void> finished = writer.finish(trailer_);
     writer_ = nullptr;

@@ -49,7 +49,9 @@ struct SessionStatus {
 // How the caller hears of things and says stop.
 struct SessionHooks {
   std::function<bool()> stop_requested;
-  std::function<void(const SessionStatus&)> progress;     // about four times a second
+  std::function<void(const SessionStatus&)> progress;  // about four times a second
+  std::function<void(const std::string& path)>
+      naming;  // behind the last sample: of a file's frames
   std::function<void(const std::string& sentence)> note;  // once per thing worth knowing
 };
 
