@@ -78,7 +78,6 @@ struct {
 /* A place where a thread waits again and again, hundreds or thousands of times a second: known by its
  * top Python frame alone, without its callers and torch's compile. */
 struct quick_place {
-  __u64 key;
   __u64 stack; /* as last asked; 0: not known */
   __u64 last_ns;
   __u64 asked_ns;
@@ -96,8 +95,10 @@ struct quick_place {
 #define PLAIN_AGE_NS 100000000ULL /* ... of threads that knew nothing of Python */
 
 struct quick_places {
-  __u64 thread_state; /* of CPython, as last found */
+  __u64 keys[QUICK_WAYS]; /* of `ways` */
+  __u64 thread_state;     /* of CPython, as last found */
   struct frame_fields fields;
+  __u64 next; /* which way goes to the next new key: in turn */
   struct quick_place ways[QUICK_WAYS];
 };
 
@@ -339,15 +340,26 @@ static __always_inline bool take_token(struct wait_memo* memo, __u64 now) {
   return may;
 }
 
+/* Which way is that key's; where none was, the one that was given out longest ago, with QUICK_NEW. A
+ * function that the verifier looks at alone: to its caller it is one number, not five cases. */
+#define QUICK_NEW QUICK_WAYS
+__noinline __u32 quick_way(struct quick_places* places, __u64 key) {
+  if (!places) return 0;
+  for (__u32 i = 0; i < QUICK_WAYS; i++)
+    if (places->keys[i] == key) return i;
+  __u32 way = places->next++ & (QUICK_WAYS - 1);
+  places->keys[way] = key;
+  return way | QUICK_NEW;
+}
+
 /* The thread has waited here many times just now, or knows nothing of Python: then the key is all there
  * is. Now and then it is asked again: not at even intervals, since what its waits have in common may
  * be even. */
-static __always_inline bool often_enough(struct quick_place* quick, __u64 key, __u64 now) {
-  bool same = quick->key == key, soon = now - quick->last_ns < QUICK_GAP_NS;
+static __always_inline bool often_enough(struct quick_place* quick, bool same, __u64 now) {
+  bool soon = now - quick->last_ns < QUICK_GAP_NS;
   bool plain = same && quick->stack && !quick->top.kept_at;
   quick->last_ns = now;
   if (!plain && (!same || !soon)) {
-    quick->key = key;
     quick->streak = 0;
     return false;
   }
@@ -362,8 +374,8 @@ static __always_inline bool often_enough(struct quick_place* quick, __u64 key, _
 /* True: the wait's stack is taken to be the one it had here before. */
 static __always_inline bool quickly_known(const struct quick_places* places,
                                           struct quick_place* quick, struct dp_thread_time* place,
-                                          __u64 key, struct walk* walk, __u64 now) {
-  if (!often_enough(quick, key, now) || !is_top_frame(walk, &quick->top, &places->fields))
+                                          bool same, struct walk* walk, __u64 now) {
+  if (!often_enough(quick, same, now) || !is_top_frame(walk, &quick->top, &places->fields))
     return false;
   quick->left--;
   place->stack = quick->stack;
@@ -443,10 +455,12 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct task_
   __u32 slot = place->tid & (DP_THREAD_TIMES - 1);
   struct quick_places* places = bpf_map_lookup_elem(&quick_places, &slot);
   if (!places) return false;
-  struct quick_place* quick = &places->ways[(key >> 40) & (QUICK_WAYS - 1)];
+  __u32 way = quick_way(places, key);
+  bool same = !(way & QUICK_NEW);
+  struct quick_place* quick = &places->ways[way & (QUICK_WAYS - 1)];
   struct walk* walk = current_walk();
   forget_pages();
-  if (!walk || quickly_known(places, quick, place, key, walk, now)) return false;
+  if (!walk || quickly_known(places, quick, place, same, walk, now)) return false;
   quick->stack = 0;
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
   if (!process) return false;
