@@ -19,7 +19,7 @@ constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kHistoryNs = kSecondNs;
 constexpr std::uint64_t kQuietNs = kSecondNs / 5;
 constexpr std::uint64_t kGeneratedNs = 5 * kSecondNs;
-constexpr std::chrono::milliseconds kReadAtMost{500};
+constexpr std::chrono::milliseconds kReadAtMost{1000};
 // What is kept of it, for each process.
 constexpr std::size_t kGeneratedBytes = 24u << 20;
 
