@@ -49,9 +49,8 @@ struct SessionStatus {
 // How the caller hears of things and says stop.
 struct SessionHooks {
   std::function<bool()> stop_requested;
-  std::function<void(const SessionStatus&)> progress;  // about four times a second
-  std::function<void(const std::string& path)>
-      naming;  // behind the last sample: of a file's frames
+  std::function<void(const SessionStatus&)> progress;     // about four times a second
+  std::function<void(const std::string& path)> naming;    // at the end: the file to be named
   std::function<void(const std::string& sentence)> note;  // once per thing worth knowing
 };
 
