@@ -1,9 +1,8 @@
 // The time on a CPU that each sample stands for. By the clock of its thread, where that is known: from
 // halfway to the thread's sample before until halfway to the next. Else one sampling period.
 //
-// The period alone is exact for a thread that has a CPU to itself. Where threads take turns, each turn
-// may begin or end with a sample or without one, and not by chance: what samples often wakes others. It
-// was up to 4 % off then.
+// The period alone is exact for a thread that has a CPU to itself. Where threads take turns, a turn
+// may begin or end with a sample or without one, and nothing makes these cases equally many.
 #pragma once
 
 #include <cstdint>

@@ -248,7 +248,7 @@ struct ObjectFile {
 struct Meta {
   std::int32_t target_pid = 0;  // 0: a command or several; -1: every process there was
   std::uint32_t frequency_hz = 0;
-  std::uint64_t period_ns = 0;          // the weight of one sample
+  std::uint64_t period_ns = 0;          // between two samples of one CPU
   std::uint64_t start_ns = 0;           // CLOCK_MONOTONIC
   std::int64_t realtime_offset_ns = 0;  // CLOCK_REALTIME - CLOCK_MONOTONIC
   std::string event;                    // "cpu-clock" or "cycles"

@@ -73,7 +73,7 @@ bool TableBuilder::contains(const Gaps& gaps, std::uint32_t id) {
 
 template <class T, class Decode>
 void TableBuilder::add_rows(const ChunkHeader& header, std::vector<T>& table, Gaps& gaps,
-                            const T& placeholder, const Decode& decode, Damage& damage) {
+                            const T& stand_in, const Decode& decode, Damage& damage) {
   const std::uint64_t known = table.size();
   if (header.first < known) {
     ++damage.out_of_order[header.kind];
@@ -89,7 +89,7 @@ void TableBuilder::add_rows(const ChunkHeader& header, std::vector<T>& table, Ga
     ++damage.too_large[header.kind];
     return;
   }
-  table.resize(static_cast<std::size_t>(header.first), placeholder);
+  table.resize(static_cast<std::size_t>(header.first), stand_in);
   if (!decode()) {
     table.resize(static_cast<std::size_t>(known));
     memory_left_ += (gap + header.count) * sizeof(T);
@@ -104,7 +104,7 @@ void TableBuilder::add_rows(const ChunkHeader& header, std::vector<T>& table, Ga
 }
 
 void TableBuilder::add_text(const ChunkHeader& header, std::span<const std::uint8_t> raw,
-                            std::vector<std::string_view>& table, std::string_view placeholder,
+                            std::vector<std::string_view>& table, std::string_view stand_in,
                             Gaps& gaps, Damage& damage) {
   if (!charge(raw.size())) {
     ++damage.too_large[header.kind];
@@ -115,7 +115,7 @@ void TableBuilder::add_text(const ChunkHeader& header, std::span<const std::uint
   const Bytes bytes(reinterpret_cast<const std::uint8_t*>(copy.get()), raw.size());
   text_.push_back(std::move(copy));
   add_rows(
-      header, table, gaps, placeholder, [&] { return decode_strings(bytes, header.count, table); },
+      header, table, gaps, stand_in, [&] { return decode_strings(bytes, header.count, table); },
       damage);
 }
 

@@ -1,4 +1,4 @@
-// Tables from their chunks: what is missing between two chunks of a table gets placeholders, so that
+// Tables from their chunks: what is missing between two chunks of a table gets stand-ins, so that
 // every id that is left means what it meant when it was written.
 #pragma once
 
@@ -57,10 +57,10 @@ class TableBuilder {
   static bool contains(const Gaps& gaps, std::uint32_t id);
 
   template <class T, class Decode>
-  void add_rows(const ChunkHeader& header, std::vector<T>& table, Gaps& gaps, const T& placeholder,
+  void add_rows(const ChunkHeader& header, std::vector<T>& table, Gaps& gaps, const T& stand_in,
                 const Decode& decode, Damage& damage);
   void add_text(const ChunkHeader& header, std::span<const std::uint8_t> raw,
-                std::vector<std::string_view>& table, std::string_view placeholder, Gaps& gaps,
+                std::vector<std::string_view>& table, std::string_view stand_in, Gaps& gaps,
                 Damage& damage);
   bool charge(std::uint64_t bytes);
 

@@ -23,8 +23,10 @@ import sys
 import threading
 import time
 
+import worker_task
+from worker_task import SPIN, spin
+
 CHILDREN = []
-SPIN = "import time\nend = time.thread_time() + {}\nwhile time.thread_time() < end: pass\n"
 REAL_WAIT4 = os.wait4
 
 
@@ -46,10 +48,6 @@ def note_waits():
     os.waitpid = noting_waitpid
     if hasattr(subprocess, "_del_safe"):  # what Popen.poll() uses, from 3.11 on
         subprocess._del_safe.waitpid = noting_waitpid
-
-
-def spin(seconds):
-    exec(SPIN.format(seconds))
 
 
 def compile_one(function, size):
@@ -94,7 +92,6 @@ def threads_job():
 def workers_job(pool):
     """A backend of ours, since Inductor has work for its workers only where there is Triton."""
     import torch
-    import worker_task
 
     told = []
 

@@ -165,6 +165,13 @@ class FakeRecording : public Recording {
     return context(Context{std::move(markers), state});
   }
   void edge(const SpanEdge& edge) { tables_.edges.push_back(edge); }
+  // By then the thread had run for so long.
+  void ran(ThreadId thread, std::uint64_t time_ns, std::uint64_t cpu_ns) {
+    Wait mark{.begin_ns = time_ns, .cpu_ns = cpu_ns};
+    mark.thread = thread;
+    mark.kind = WaitKind::kNone;
+    tables_.waits.push_back(mark);
+  }
   void fact(std::int32_t pid, std::string_view kind, std::string_view name, std::string_view body) {
     tables_.facts.push_back(Fact{pid, now_, string(kind), string(name), blob(body)});
   }

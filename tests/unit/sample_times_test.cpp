@@ -20,12 +20,8 @@ class SampleTimesTest : public testing::Test {
     stack = fake.stack({fake.python("train.py", "main", 10, 12)});
     start = fake.now();
   }
-  // By then the thread had run for so long.
   void clock(std::uint64_t at_ms, std::uint64_t cpu_ms) {
-    Wait mark{.begin_ns = start + at_ms * kMs, .cpu_ns = cpu_ms * kMs};
-    mark.thread = thread;
-    mark.kind = WaitKind::kNone;
-    fake.edit_tables().waits.push_back(mark);
+    fake.ran(thread, start + at_ms * kMs, cpu_ms * kMs);
   }
   void sample(std::uint64_t at_ms) { fake.sample_at(start + at_ms * kMs, thread, stack); }
   std::vector<std::uint64_t> times_in_ms() {

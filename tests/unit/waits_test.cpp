@@ -34,21 +34,15 @@ class WaitsTest : public testing::Test {
     waiting = fake.stack({main_frame, compile_frame, wait_frame});
     start = fake.now();
     const ContextId inside = fake.context({FakeRecording::compile_marker(0, 0, 1)});
-    mark(start, 0);
+    fake.ran(thread, start, 0);
     fake.sample(thread, running, inside, 0, 4);
     add(WaitKind::kChild, 40, 50, 10, waiting, 40);
     add(WaitKind::kPreempted, 90, 10, 10, 0, 40);
     fake.sample_at(start + 100 * kMs, thread, running, inside, 0);
-    mark(start + 110 * kMs, 50);
+    fake.ran(thread, start + 110 * kMs, 50 * kMs);
     fake.sample_at(start + 110 * kMs, thread, fake.stack({main_frame}));
   }
 
-  void mark(std::uint64_t time_ns, std::uint64_t cpu_ms) {
-    Wait wait{.begin_ns = time_ns, .cpu_ns = cpu_ms * kMs};
-    wait.thread = thread;
-    wait.kind = WaitKind::kNone;
-    fake.edit_tables().waits.push_back(wait);
-  }
   void add(WaitKind kind, std::uint64_t at_ms, std::uint64_t length_ms, std::uint64_t runnable_ms,
            StackId stack, std::uint64_t cpu_ms) {
     Wait wait{.begin_ns = start + at_ms * kMs,

@@ -11,7 +11,7 @@
 namespace dynprof {
 
 enum class SamplingEvent {
-  kCpuClock,  // a timer of CPU time: every sample stands for exactly one period
+  kCpuClock,  // a timer of each CPU: a sample stands for one period of it
   kCycles,  // hardware cycles: sees code that runs with interrupts off, period adapted by the kernel
 };
 
