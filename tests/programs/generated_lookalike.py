@@ -352,6 +352,21 @@ def churn(folder):
         time.sleep(0.001)
 
 
+def collect():
+    """Has the garbage collector move objects from ring to ring without end."""
+    gc.freeze()
+    keep = [[number] for number in range(20_000)]
+    gc.collect()
+    gc.unfreeze()  # these now lie between the beginning and the end of a walk of the oldest ring
+    while keep:
+        gc.collect(1)
+        survivors = []
+        for number in range(1000):
+            survivors.append([number])
+            if number % 100 == 0:
+                time.sleep(0.002)
+
+
 def main():
     folder = sys.argv[1]
     rows = []

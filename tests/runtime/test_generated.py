@@ -115,6 +115,23 @@ def test_a_target_that_changes_all_the_while(interpreter, spawn, tmp_path):
     assert linked > 0
 
 
+def test_a_target_that_collects_garbage_all_the_while(interpreter, spawn, tmp_path):
+    """Rings of the collector that change while they are walked must not be walked for ever."""
+    target, compiles = stand(spawn, interpreter, tmp_path)
+    target.send("threading.Thread(target=collect, daemon=True).start()")
+    target.wait_for("^ok")
+    ids = {truth["id"] for truth in compiles}
+    whole = 0
+    for _ in range(60):
+        found = Found(target.pid)
+        guards = {file["trace_id"] for file in found.all("guards")}
+        assert guards <= ids
+        assert guards == ids or found.missing, "what is left out is said"
+        whole += guards == ids
+    assert target.alive()
+    assert whole > 0
+
+
 def test_reads_files_where_the_target_sees_them(interpreters, spawn, tmp_path):
     """A mount namespace of its own, as in a container: here the folder is empty."""
     if os.geteuid() != 0:

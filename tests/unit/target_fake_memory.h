@@ -29,6 +29,8 @@ class FakeMemory final : public RemoteMemory {
 
   // Called before each read_many with its number from 1: a test changes memory under the reader.
   std::function<void(int)> before_read;
+  // Called after each range is read, with its address.
+  std::function<void(std::uint64_t)> after_range;
   int reads = 0;
 
   void read_many(std::span<RemoteRange> ranges) override {
@@ -43,6 +45,7 @@ class FakeMemory final : public RemoteMemory {
       if (offset >= piece->second.size()) continue;
       range.done = std::min<std::size_t>(range.into.size(), piece->second.size() - offset);
       std::memcpy(range.into.data(), piece->second.data() + offset, range.done);
+      if (after_range) after_range(range.address);
     }
   }
 

@@ -13,6 +13,7 @@ constexpr std::uint64_t kPointer = ~std::uint64_t{7};
 constexpr std::size_t kMaxRings = 4;  // three generations and the frozen objects
 // The heads of the rings lie together in PyInterpreterState.gc: 24 bytes apart but for the last.
 constexpr std::uint64_t kNear = 128;
+constexpr int kTries = 5;
 
 // Neighbours in a ring are often neighbours in memory: whole pages are read and kept a while.
 class Pages {
@@ -30,6 +31,9 @@ class Pages {
     }
     std::memcpy(into.data(), page.bytes.data() + offset, into.size());
     return true;
+  }
+  void forget() {
+    for (Page& page : pages_) page.address = 0;
   }
 
  private:
@@ -58,19 +62,22 @@ class Rings {
         type_offset_(python.objects().layout().object_type),
         types_(types),
         max_objects_(max_objects),
-        deadline_(deadline) {
+        deadline_(deadline),
+        of_ring_(types.size()) {
     found_.objects.resize(types.size());
   }
 
   GcInstances run(std::uint64_t anchor) {
-    std::uint64_t first = walk(anchor - kHeadSize);
+    std::uint64_t first = walk_steady(anchor - kHeadSize);
     if (first == 0) return std::move(found_);
     std::size_t rings = 1;
+    bool whole = true;
     for (std::uint64_t head = first - kNear; head <= first + kNear; head += 8) {
       if (head == first || !is_head(head)) continue;
-      if (++rings > kMaxRings || walk(head) != head) return std::move(found_);
+      if (++rings > kMaxRings) return std::move(found_);
+      whole = walk_steady(head) == head && whole;
     }
-    found_.complete = rings == kMaxRings;
+    found_.complete = whole && rings == kMaxRings;
     return std::move(found_);
   }
 
@@ -89,7 +96,25 @@ class Rings {
     return back && forth && (*back & kPointer) == head && (*forth & kPointer) == head;
   }
 
-  // Once around from `start`; the ring's head, 0 when the end was not reached.
+  // As walk(), again when the ring changed meanwhile: collections of young objects are short, but many.
+  std::uint64_t walk_steady(std::uint64_t start) {
+    std::uint64_t head = 0;
+    for (int i = 0; i < kTries && head == 0 && !given_up_; ++i) {
+      pages_.forget();
+      for (std::vector<std::uint64_t>& objects : of_ring_) objects.clear();
+      head = walk(start);
+    }
+    for (std::size_t i = 0; i < of_ring_.size(); ++i) {
+      std::vector<std::uint64_t>& all = found_.objects[i];
+      all.insert(all.end(), of_ring_[i].begin(), of_ring_[i].end());
+      of_ring_[i].clear();
+    }
+    return head;
+  }
+
+  // Once around from `start`; the ring's head, 0 when the end was not reached. A ring has one head: where
+  // there are two, a collection has moved objects to another ring meanwhile. That one may not lead back
+  // to `start`, and when it is empty it has nothing but its head.
   std::uint64_t walk(std::uint64_t start) {
     std::uint64_t head = 0;
     std::uint64_t at = start;
@@ -98,6 +123,7 @@ class Rings {
       Link link;
       if (!read_link(at, link)) return 0;
       if (in_interpreter(at)) {
+        if (head != 0) return 0;
         head = at;
       } else if (!take(at + kHeadSize, link.type)) {
         return 0;
@@ -116,10 +142,10 @@ class Rings {
   }
 
   bool take(std::uint64_t object, std::uint64_t type) {
-    if (++found_.looked_at > max_objects_) return false;
-    if (found_.looked_at % 4096 == 0 && over(deadline_)) return false;
+    given_up_ = ++looked_at_ > max_objects_ || (looked_at_ % 4096 == 0 && over(deadline_));
+    if (given_up_) return false;
     for (std::size_t i = 0; i < types_.size(); ++i) {
-      if (type == types_[i]) found_.objects[i].push_back(object);
+      if (type == types_[i]) of_ring_[i].push_back(object);
     }
     return true;
   }
@@ -132,6 +158,9 @@ class Rings {
   std::span<const std::uint64_t> types_;
   std::size_t max_objects_;
   Deadline deadline_;
+  std::size_t looked_at_ = 0;
+  bool given_up_ = false;
+  std::vector<std::vector<std::uint64_t>> of_ring_;  // by type, as in found_
   GcInstances found_;
 };
 

@@ -15,7 +15,6 @@ namespace dynprof {
 struct GcInstances {
   // By type, in the order asked for. Each object had the type when it was read.
   std::vector<std::vector<std::uint64_t>> objects;
-  std::size_t looked_at = 0;
   // Every ring was walked to its end. A collection that runs meanwhile may still have hidden some.
   bool complete = false;
 };

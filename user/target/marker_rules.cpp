@@ -62,6 +62,7 @@ class Finder {
 
   std::vector<std::uint64_t> codes_of(const MarkerRule& rule) {
     found_.clear();
+    looked_at_ = 0;
     auto module = objects_.find_module(runtime_.main_interpreter, rule.module);
     if (!module) return {};
     std::string_view path = rule.qualname;
@@ -94,7 +95,7 @@ class Finder {
   // with __wrapped__ or with the original in its closure.
   void from_callable(std::uint64_t object, std::string_view path, int depth) {
     const PythonLayout& t = objects_.layout();
-    if (depth > 4 || found_.size() > 32) return;
+    if (depth > 4 || found_.size() > kMaxCodes || ++looked_at_ > kMaxLooks) return;
     auto type = objects_.type_of(object);
     if (!type) return;
     std::string kind = objects_.type_name(*type);
@@ -138,15 +139,21 @@ class Finder {
     auto items = tuple ? objects_.tuple_items(*tuple, 4096) : std::nullopt;
     if (!items) return;
     for (std::uint64_t item : *items) {
+      if (found_.size() > kMaxCodes || ++looked_at_ > kMaxLooks) return;
       if (!reader_.identity_of(item)) continue;
       if (reader_.read(item).name == part) from_code(item, path, depth + 1);
     }
   }
 
+  static constexpr std::size_t kMaxCodes = 32;
+  // For one rule: however functions and code hold each other, looking at them ends.
+  static constexpr std::size_t kMaxLooks = 65'536;
+
   RemoteObjects& objects_;
   const PythonRuntime& runtime_;
   CodeReader reader_;
   std::vector<std::uint64_t> found_;
+  std::size_t looked_at_ = 0;
 };
 
 }  // namespace
