@@ -167,6 +167,23 @@ def _drop_to(user):
     return drop
 
 
+def stacks_of(pid):
+    """Where a process that does not end is; gdb shows more than the kernel, where there is one."""
+    if shutil.which("gdb"):
+        asked = ["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt"]
+        try:
+            return subprocess.run(asked, capture_output=True, text=True, timeout=60).stdout[-8000:]
+        except subprocess.TimeoutExpired:
+            pass
+    lines = []
+    for thread in Path(f"/proc/{pid}/task").glob("*"):
+        try:
+            lines += [f"{thread.name}: {(thread / 'comm').read_text()}", (thread / "stack").read_text()]
+        except OSError as problem:
+            lines.append(f"{thread.name}: {problem}")
+    return "\n".join(lines)
+
+
 class Running:
     """A dynprof-bpf in flight. Output goes to files, so that no pipe can fill up."""
 
@@ -228,7 +245,7 @@ class Running:
         try:
             rc = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            state = self.peek()
+            state = f"{self.peek()}\n{stacks_of(self.pid)}"
             self.kill()
             raise AssertionError(f"still running after {timeout} s\n{state}") from None
         return Completed(self.args, rc, self.out, self.err, time.monotonic() - self._began)
