@@ -9,7 +9,7 @@ namespace dynprof {
 namespace {
 
 Selection select(FoldedRecording& folded, const ReportOptions& options) {
-  Selection selection{folded, options, options.compiles, {}, 0};
+  Selection selection{folded, options, options.compiles, {}};
   const Attribution& attribution = folded.attribution();
   if (selection.compiles.empty()) {
     selection.compiles.resize(attribution.compiles().size());
@@ -29,17 +29,19 @@ Selection select(FoldedRecording& folded, const ReportOptions& options) {
     }
     selection.counts.push_back(count);
     selection.samples += count.samples;
+    selection.ns += count.ns;
   }
   return selection;
 }
 
 // Those of one compile.
 Selection part(const Selection& selection, CompileIndex compile) {
-  Selection one{selection.folded, selection.options, {compile}, {}, 0};
+  Selection one{selection.folded, selection.options, {compile}, {}};
   for (const StackCount& count : selection.counts) {
     if (count.compile != compile) continue;
     one.counts.push_back(count);
     one.samples += count.samples;
+    one.ns += count.ns;
   }
   return one;
 }

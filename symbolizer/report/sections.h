@@ -21,6 +21,7 @@ struct Selection {
   std::vector<CompileIndex> compiles;  // all, if the options name none
   std::vector<StackCount> counts;
   std::uint64_t samples = 0;
+  std::uint64_t ns = 0;  // of CPU time that these stand for
 
   const Attribution& attribution() const { return folded.attribution(); }
   const Tables& tables() const { return folded.attribution().recording().tables(); }

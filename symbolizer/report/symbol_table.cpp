@@ -21,8 +21,8 @@ using Key = std::array<std::uint32_t, 5>;  // by SortKey
 
 struct Row {
   Key key{};
-  std::uint64_t self = 0;
-  std::uint64_t children = 0;
+  std::uint64_t self = 0;                                 // ns of CPU time
+  std::uint64_t children = 0;                             // with what it calls
   std::size_t last_stack = static_cast<std::size_t>(-1);  // counted in `children` already
 };
 
@@ -90,14 +90,14 @@ class SymbolTable {
     const Tables& tables = selection_.tables();
     for (std::size_t i = 0; i < selection_.counts.size(); ++i) {
       const StackCount& count = selection_.counts[i];
-      row(key_of(count, count.stack)).self += count.samples;
+      row(key_of(count, count.stack)).self += count.ns;
       if (!selection_.options.children) continue;
       StackId stack = count.stack;
       do {
         Row& on_stack = row(key_of(count, stack));
         if (on_stack.last_stack != i) {
           on_stack.last_stack = i;
-          on_stack.children += count.samples;
+          on_stack.children += count.ns;
         }
         StackId caller = tables.stacks[stack].caller;
         stack = caller < stack ? caller : 0;
@@ -115,7 +115,7 @@ class SymbolTable {
     std::vector<const Row*> shown;
     for (const Row& row : rows_) {
       double share = 100.0 * static_cast<double>(children ? row.children : row.self) /
-                     static_cast<double>(std::max<std::uint64_t>(selection_.samples, 1));
+                     static_cast<double>(std::max<std::uint64_t>(selection_.ns, 1));
       if (share < selection_.options.percent_limit || shown.size() == kMaxRows) break;
       shown.push_back(&row);
     }
@@ -130,8 +130,8 @@ class SymbolTable {
     out += titles + '\n' + rule + "\n#\n";
     for (const Row* row : shown) {
       std::string line;
-      if (children) line += fmt::format("{:>10}", percent(row->children, selection_.samples));
-      line += fmt::format("{:>10}", percent(row->self, selection_.samples));
+      if (children) line += fmt::format("{:>10}", percent(row->children, selection_.ns));
+      line += fmt::format("{:>10}", percent(row->self, selection_.ns));
       for (std::size_t i = 0; i < columns_.size(); ++i) {
         line += "  " + cell(text_of(columns_[i], row->key), widths[i]);
       }

@@ -13,8 +13,8 @@ constexpr std::size_t kMaxRows = 15;
 
 struct Row {
   FrameId frame = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t compiling = 0;
+  std::uint64_t ns = 0;
+  std::uint64_t compiling_ns = 0;
 };
 
 }  // namespace
@@ -33,21 +33,21 @@ void append_user_lines(std::string& out, const Selection& selection) {
     if (frame == 0) continue;
     Row& row = by_frame[frame];
     row.frame = frame;
-    row.samples += count.samples;
-    if (count.compile != kNoCompile) row.compiling += count.samples;
+    row.ns += count.ns;
+    if (count.compile != kNoCompile) row.compiling_ns += count.ns;
   }
   std::unordered_map<std::string, Row> by_line;
   for (const auto& [frame, row] : by_frame) {
     Row& line = by_line[place(frame)];
-    line.frame = line.samples == 0 ? frame : std::min(line.frame, frame);
-    line.samples += row.samples;
-    line.compiling += row.compiling;
+    line.frame = line.frame == 0 ? frame : std::min(line.frame, frame);
+    line.ns += row.ns;
+    line.compiling_ns += row.compiling_ns;
   }
   if (by_line.empty()) return;
   std::vector<Row> rows;
   for (const auto& [text, row] : by_line) rows.push_back(row);
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return a.samples != b.samples ? a.samples > b.samples : a.frame < b.frame;
+    return a.ns != b.ns ? a.ns > b.ns : a.frame < b.frame;
   });
   std::size_t left_out = rows.size() > kMaxRows ? rows.size() - kMaxRows : 0;
   rows.resize(rows.size() - left_out);
@@ -63,8 +63,8 @@ void append_user_lines(std::string& out, const Selection& selection) {
       "..................................\n#\n";
   for (const Row& row : rows) {
     std::string line =
-        fmt::format("{:>10}{:>12}  {}  {}", percent(row.samples, selection.samples),
-                    percent(row.compiling, selection.samples), cell(place(row.frame), 36, true),
+        fmt::format("{:>10}{:>12}  {}  {}", percent(row.ns, selection.ns),
+                    percent(row.compiling_ns, selection.ns), cell(place(row.frame), 36, true),
                     cut(frames[row.frame].function, 34));
     out += line + '\n';
   }

@@ -115,6 +115,23 @@ TEST_F(Report, SymbolsAsPerfPrintsThem) {
   EXPECT_LT(text.find("[p]"), text.find("[.]"));
 }
 
+// Where a timer came late a sample stands for more of its thread's time.
+TEST_F(Report, SharesAreOfTimeNotOfSamples) {
+  constexpr std::uint64_t kMs = 1'000'000;
+  fake.edit_meta().period_ns = 10 * kMs;
+  const std::uint64_t start = fake.now();
+  fake.ran(thread, start, 0);
+  fake.ran(thread, start + 60 * kMs, 60 * kMs);
+  fake.sample_at(start + 10 * kMs, thread, torch.running());
+  fake.sample_at(start + 20 * kMs, thread, torch.running());
+  fake.sample_at(start + 50 * kMs, thread, fake.stack({fake.native("memcpy", "/lib/libc.so.6")}));
+  std::string text = report();
+  EXPECT_EQ(line_with(text, "[p]"), "60.00% python3 train.py [p] train.<locals>.step");
+  EXPECT_EQ(line_with(text, "[.]"), "40.00% python3 libc.so.6 [.] memcpy");
+  EXPECT_EQ(line_with(text, "train.py:25 "),
+            "60.00% 0.00% /home/me/train.py:25 train.<locals>.step");
+}
+
 TEST_F(Report, SortKeysChooseTheColumns) {
   fake.sample(thread, torch.running(), 0, 0, 6);
   fake.sample(thread, torch.tracing(), torch.forward(0, 0, 0, 0x1000), 0, 3);
