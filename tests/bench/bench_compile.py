@@ -84,10 +84,11 @@ def compile_once(way, backend, folder, counted=None):
         for number, (name, ns, runs) in programs().items() if counted is not None else ():
             if number not in others:
                 counted[name] = (ns, runs)
+        if recorder:
+            recorder.interrupt()  # no sample of what comes after what was counted
+            recorder.wait()
         target.send("end")
         target.wait()
-        if recorder:
-            recorder.wait()
         return float(said[1]), float(said[2])
     finally:
         target.kill()

@@ -62,6 +62,7 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
     attributes.type = PERF_TYPE_SOFTWARE;
     attributes.config = PERF_COUNT_SW_CPU_CLOCK;
     attributes.sample_period = events.period_ns;
+    attributes.exclude_idle = 1;  // nothing to look at; not every hardware counter knows this
     events.name = "cpu-clock";
   }
   for (int cpu : online_cpus()) {
