@@ -87,6 +87,18 @@ def test_truncated_anywhere(dynprof, tmp_path, intact):
     assert readable >= len(cuts) // 4, f"only {readable} of {len(cuts)} truncated recordings readable"
 
 
+def test_ends_between_two_chunks(dynprof, tmp_path, intact):
+    """As a recorder that was killed leaves it: nothing is torn, the end is missing."""
+    begins = [found.start() for found in re.finditer(re.escape(b"\xd7CHK"), intact)]
+    assert len(begins) > 5
+    for cut in begins[1:]:
+        report = looked_at(dynprof, tmp_path / f"cut{cut}", intact[:cut])
+        assert report.rc == 0 and WARNING.search(report.err), f"cut at {cut}\n{report}"
+        assert "no end mark" in report.err and "no end mark" in report.out, report
+    export = dynprof.run("export", tmp_path / f"cut{cut}", "-f", "folded", "-o", tmp_path / "folded")
+    assert export.rc == 0 and "warning: the recording has no end mark" in export.err, export
+
+
 def test_bit_flips(dynprof, tmp_path, intact):
     content = intact
     rng = random.Random(3)

@@ -48,8 +48,7 @@ Result<std::unique_ptr<Recording>> open_recording(const std::string& where,
   ASSIGN_OR_RETURN(auto recording, symbols.empty()
                                        ? Recording::open(recording_path(where))
                                        : Recording::open_as_recorded(recording_path(where)));
-  for (const std::string& sentence : recording->damage())
-    terminal.line("warning: " + escape_terminal(sentence));
+  warn_of_losses(*recording, terminal);
   if (!symbols.empty()) return named(std::move(recording), symbols, terminal);
   return recording;
 }

@@ -202,6 +202,14 @@ class Outputs {
 
 }  // namespace
 
+void warn_of_losses(const Recording& recording, Terminal& terminal) {
+  for (const std::string& sentence : recording.damage())
+    terminal.line("warning: " + escape_terminal(sentence));
+  // A recorder that was killed leaves whole chunks behind: nothing is damaged.
+  if (!recording.complete())
+    terminal.line("warning: the recording has no end mark: what was recorded last may be missing");
+}
+
 std::string recording_path(const std::string& directory_or_file) {
   struct stat found = {};
   if (stat(directory_or_file.c_str(), &found) == 0 && S_ISDIR(found.st_mode))
@@ -212,8 +220,7 @@ std::string recording_path(const std::string& directory_or_file) {
 Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions& options,
                            Terminal& terminal) {
   ASSIGN_OR_RETURN(auto recording, Recording::open(recording_path(directory.path())));
-  for (const std::string& sentence : recording->damage())
-    terminal.line("warning: " + escape_terminal(sentence));
+  warn_of_losses(*recording, terminal);
   terminal.progress("writing profiles and traces");
   Attribution attribution(*recording);
   Outputs outputs(directory, attribution, terminal, options.cpu_only);

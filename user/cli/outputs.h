@@ -5,6 +5,7 @@
 #include <string>
 
 #include "symbolizer/base/result.h"
+#include "symbolizer/recording/reader.h"
 #include "user/cli/output_directory.h"
 #include "user/cli/terminal.h"
 
@@ -21,6 +22,9 @@ struct OutputOptions {
 // What cannot be written is named and the rest goes on; the first such error is returned.
 Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions& options,
                            Terminal& terminal);
+
+// Says on stderr what of the recording could not be read, and whether its end is missing.
+void warn_of_losses(const Recording& recording, Terminal& terminal);
 
 // The recording's path, given the directory it lies in or the file itself.
 std::string recording_path(const std::string& directory_or_file);
