@@ -445,7 +445,8 @@ ThreadId FollowedProcess::thread(pid_t tid, RecordingWriter& writer) {
     Thread thread;
     thread.pid = pid_;
     thread.tid = tid;
-    thread.comm = writer.string(read_comm(pid_, tid));
+    const std::string comm = read_comm(pid_, tid);
+    thread.comm = writer.string(comm.empty() && tid == pid_ ? comm_ : comm);  // it may have ended
     at->second = writer.thread(thread);
     if (threads_.size() == 1) described_ = false;
   }

@@ -166,7 +166,11 @@ void TorchProbes::count_region(std::uint64_t now_ns) {
   if (now_ns / kSecondNs != std::exchange(second_, now_ns / kSecondNs)) runs_ = 0;
   if (++runs_ < kMaxRunsPerSecond || region_links_.empty()) return;
   runs_given_up_ = true;
-  while (!region_links_.empty()) region_links_.pop_back();  // those of begins first
+  // The kernel takes a tenth of a second or more for each: events must not wait for that.
+  closing_ = std::async(std::launch::async, [links = std::move(region_links_)]() mutable {
+    while (!links.empty()) links.pop_back();  // those of begins first
+  });
+  region_links_.clear();
   problem_ = fmt::format(
       "compiled regions run more than {} times a second: to cost the target nothing, their runs "
       "are "

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <future>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -25,6 +26,7 @@ class TorchProbes {
   void detach() {
     links_.clear();
     region_links_.clear();
+    if (closing_.valid()) closing_.get();
   }
 
   // The edge an event is; false: it is none. `node` is what an autograd node that begins runs, "" for
@@ -45,6 +47,7 @@ class TorchProbes {
 
   std::vector<Link> links_;
   std::vector<Link> region_links_;  // runs of regions and of their backwards
+  std::future<void> closing_;       // of those that were given up
   std::uint64_t second_ = 0;        // of the last runs of regions, and how many
   std::uint32_t runs_ = 0;
   struct Counter {
