@@ -67,6 +67,7 @@ class FollowedProcess {
   bool probes_settled() const { return probes_.attached() || next_look_ns_ == 0; }
   void watch_torch(RecordingWriter& writer, KernelSide& kernel);
   void watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel);
+  bool lacks_watch(pid_t tid) const { return watch_.lacks_watch(tid); }
   void on_phase(const dp_phase_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_inline(const dp_inline_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_break(const dp_break_event& event, RecordingWriter& writer, KernelSide& kernel);

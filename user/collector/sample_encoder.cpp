@@ -177,9 +177,10 @@ void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
     sample.flags |= kSampleNoPython;
   } else {
     sample.context = context(view, process);
-    const bool compiles_unseen = !view.torch && !view.markers.empty();
+    const auto tid = static_cast<pid_t>(view.sample.header.tid);
+    const bool compiles_unseen = !view.markers.empty() && (!view.torch || process.lacks_watch(tid));
     if (compiles_unseen || (view.torch && view.torch->status == DP_TORCH_STALE))
-      process.watch_thread(static_cast<pid_t>(view.sample.header.tid), writer_, kernel_);
+      process.watch_thread(tid, writer_, kernel_);
   }
   samples_++;
   writer_.sample(sample);

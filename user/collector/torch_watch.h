@@ -45,6 +45,11 @@ class TorchWatch {
   void look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
   // Something happened on this thread: the next look_at() looks.
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
+  // It was looked at before its list of phases was there.
+  bool lacks_watch(pid_t tid) const {
+    auto at = threads_.find(tid);
+    return at != threads_.end() && !at->second.watch && !at->second.given_up;
+  }
   // Lets threads rest that do not compile: only where being watched makes their page faults `cost` times
   // as dear, and something will call wake().
   void rest(const WatchedProcess& process, std::uint64_t now_ns, double cost);
