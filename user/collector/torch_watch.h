@@ -45,7 +45,7 @@ class TorchWatch {
   void look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
   // Something happened on this thread: the next look_at() looks.
   void forget_backoff(pid_t tid) { threads_[tid].next_look_ns = 0; }
-  // It was looked at before its list of phases was there.
+  // It was looked at and is not watched: its list of phases was not there yet, or is another one now.
   bool lacks_watch(pid_t tid) const {
     auto at = threads_.find(tid);
     return at != threads_.end() && !at->second.watch && !at->second.given_up;
