@@ -60,6 +60,8 @@
   /* counted by user space */                                                                      \
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
   DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \
+  DP_COUNTER(INLINE_LATE, "inline_late",                                                           \
+             "times Dynamo began to trace before user functions were counted")                     \
   DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")               \
   DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts did not fit together")    \
   /* the GPU: the first three by the kernel side, the others by the library in the target */       \

@@ -63,6 +63,29 @@ struct dp_path {
 };
 DP_ASSERT_SIZE(dp_path, 8);
 
+/* A function of torch that reads the clock where a phase begins or ends. */
+enum dp_phase_function_kind {
+  DP_PHASE_FUNCTION_NONE = 0,
+  DP_PHASE_FUNCTION_BOTH =
+      1, /* once at the begin, while `start_slot` is unset, and once at the end */
+  DP_PHASE_FUNCTION_BEGIN = 2, /* one function begins the phase ... */
+  DP_PHASE_FUNCTION_END = 3,   /* ... and another one ends it */
+  DP_PHASE_FUNCTION_OTHER = 4, /* torch reads the clock there, but no phase begins or ends */
+};
+struct dp_phase_function {
+  __u64 code;       /* address of its code object */
+  __u16 name_slot;  /* the local that holds the phase's name, DP_NO_OFFSET: it is always the same */
+  __u16 start_slot; /* BOTH: the local that holds the time of the begin */
+  __u8 kind;
+  __u8 pad[3];
+};
+DP_ASSERT_SIZE(dp_phase_function, 16);
+
+struct dp_code_range {
+  __u64 begin;
+  __u64 end;
+};
+
 /* How torch keeps a CompileId and a CompileContext in this process (torch 2.6: NamedTuple,
  * 2.9: instance dict, 2.13: slots). Types are verified at each read. */
 struct dp_torch_layout {
@@ -78,9 +101,14 @@ struct dp_torch_layout {
   struct dp_path context_attempt_dict;
   __u64 list_type; /* &PyList_Type, &PyUnicode_Type: what a list of phase names is made of */
   __u64 str_type;
+  struct dp_phase_function phase_functions[DP_PHASE_FUNCTIONS];
+  __u64 break_list; /* graph_break_reasons, a list of the module; 0: not known */
+  /* The native functions that run compiled code, as they lie in the process: what they call is known by
+   * its return address. 0: not known. */
+  struct dp_code_range region;
+  struct dp_code_range node;
   /* The function that torch enters for each user function it traces, and in it the addresses of the
    * instruction watched for its begin and of the one reached when the trace succeeded. 0: none. */
-  __u64 break_list; /* graph_break_reasons, a list of the module; 0: not known */
   __u64 inline_code;
   __u64 inline_begin;
   __u64 inline_end;
@@ -88,7 +116,7 @@ struct dp_torch_layout {
   __u16 node_object; /* torch::autograd::PyNode -> its Python instance; 0: not known yet */
   __u16 pad[2];
 };
-DP_ASSERT_SIZE(dp_torch_layout, 128);
+DP_ASSERT_SIZE(dp_torch_layout, 256);
 
 /* Where an attribute of a thread-local lies in one thread: its dict, the keys table the dict had
  * when user space looked, and in it the words of key and value. Valid while both are still so. */
@@ -105,11 +133,9 @@ struct dp_torch_thread {
   struct dp_dict_entry context; /* torch._guards._TLS.compile_context */
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
   __u32 pid;                    /* tgid */
-  __u32 slot;                   /* of map `phase_lists` */
-  __u32 resting; /* its watchpoints are not armed: wake user space when it compiles */
   __u32 pad;
 };
-DP_ASSERT_SIZE(dp_torch_thread, 80);
+DP_ASSERT_SIZE(dp_torch_thread, 72);
 
 #define DP_PROCESS_PYTHON 1u       /* layout and tstate_offset are valid */
 #define DP_PROCESS_TORCH 2u        /* torch is valid */
@@ -130,7 +156,7 @@ struct dp_process {
   __u32 native_space;
   __u32 native_owner;
 };
-DP_ASSERT_SIZE(dp_process, 224);
+DP_ASSERT_SIZE(dp_process, 352);
 
 /* Map `native_spaces`: slot -> array of these, in order of address. Entry 0 is a header: start is the
  * owner, end the number of mappings that follow, bias a number that changes with the content, 0
@@ -179,11 +205,10 @@ enum dp_event_kind {
   DP_EVENT_SAMPLE = 1,
   DP_EVENT_FORK = 2, /* struct dp_process_event; a new process (not a thread) */
   DP_EVENT_EXEC = 3,
-  DP_EVENT_EXIT = 4,  /* the last thread of a process is gone */
-  DP_EVENT_PHASE = 5, /* struct dp_phase_event: a thread's list of open phases changed its length */
-  DP_EVENT_PROBE = 6, /* struct dp_probe_event */
+  DP_EVENT_EXIT = 4,    /* the last thread of a process is gone */
+  DP_EVENT_PHASE = 5,   /* struct dp_phase_event: torch reads the clock */
+  DP_EVENT_PROBE = 6,   /* struct dp_probe_event */
   DP_EVENT_INLINE = 7,  /* struct dp_inline_event */
-  DP_EVENT_BREAK = 8,   /* struct dp_break_event: the list of graph breaks changed its length */
   DP_EVENT_WAIT = 9,    /* struct dp_wait_event: time a thread was off the CPU */
   DP_EVENT_REAPED = 10, /* struct dp_process_event; ended and waited for: its CPU time is final */
   /* struct dp_sample: where a thread was when it left the CPU; `ip` is the stack's number, by which
@@ -273,6 +298,7 @@ struct dp_torch_state {
   __s32 attempt;
   __u32 open_phases; /* may be more than phase_count */
 };
+#define DP_OPEN_PHASES_UNKNOWN (~0u) /* in a dp_phase_event: the thread's list is not known yet */
 DP_ASSERT_SIZE(dp_torch_state, 24);
 
 /* In a native address: the instruction itself, not a return address behind it. */
@@ -296,29 +322,41 @@ struct dp_sample {
 };
 DP_ASSERT_SIZE(dp_sample, 48);
 
-/* A thread's list of open phases changed its length (a hardware watchpoint on it). Popped: `name` is
- * what was at [depth]. Pushed: `name` is what is at [depth - 2], the phase around the new one; the
- * new item itself may not be stored yet (CPython stores it after the length when the list grows),
- * so its name comes with the next hit. */
-/* The list of open phases as its last hit found it. */
-struct dp_phase_list {
-  __u64 hit_ns; /* CLOCK_MONOTONIC, as in the event; 0: not hit since user space wrote this */
-  __u32 depth;
-  __u32 pad;
+enum dp_phase_edge {
+  DP_PHASE_BEGIN = 1,
+  DP_PHASE_END = 2,
+  /* Python code that user space has not read reads the clock: it may be one of the functions sought.
+   * Only while none of them is known. */
+  DP_PHASE_UNKNOWN = 3,
+  /* The process reads the clock too often for reasons of its own: the probe is to be removed. */
+  DP_PHASE_TOO_OFTEN = 4,
 };
-DP_ASSERT_SIZE(dp_phase_list, 16);
 
+/* A thread calls time.time_ns. torch does so once where a phase begins, before it is put on the list
+ * of open phases, and once where it ends, before it is taken off. */
 struct dp_phase_event {
   struct dp_event_header header;
-  struct dp_torch_state torch;
-  __u64 cpu_ns;    /* CPU time of the thread, as of the last tick */
-  __u32 depth;     /* now */
-  __u32 before;    /* at the hit before */
-  __u32 name_size; /* 0: no such item, or no ASCII str; cut at DP_PHASE_NAME_BYTES */
-  __u32 pad;
+  struct dp_torch_state torch; /* status 0: this thread's thread-locals are not known */
+  __u64 cpu_ns;                /* CPU time of the thread, as of the last tick */
+  __u64 frame;                 /* of torch's function: begin and end of a phase have the same one */
+  __u64 code;                  /* UNKNOWN: address of the code object */
+  __u64 breaks;                /* length of the list of graph breaks, DP_NO_BREAKS: not known */
+  __u16 edge;                  /* enum dp_phase_edge */
+  __u16 function;              /* index into dp_torch_layout.phase_functions */
+  __u32 name_size; /* 0: always the same name, or no ASCII str; cut at DP_PHASE_NAME_BYTES */
   char name[DP_PHASE_NAME_BYTES];
 };
-DP_ASSERT_SIZE(dp_phase_event, 72 + DP_PHASE_NAME_BYTES);
+#define DP_NO_BREAKS (~0ULL)
+DP_ASSERT_SIZE(dp_phase_event, 88 + DP_PHASE_NAME_BYTES);
+
+/* Ring buffer `arm_requests`: a compile, or another attempt of one, begins on a thread; or Dynamo has
+ * traced there. */
+struct dp_arm_request {
+  __u64 time_ns; /* CLOCK_MONOTONIC */
+  __u32 tid;
+  __u32 armed; /* 1: watchpoints are wanted, 0: no longer */
+};
+DP_ASSERT_SIZE(dp_arm_request, 16);
 
 /* Dynamo begins to trace a user function, or has traced one to its end. A begin brings the frames it
  * lies in, leaf first: torch's function, contextlib's __enter__, then the frame that called it and so
@@ -341,26 +379,14 @@ static inline __u64 dp_frame_key(__u64 frame, __u64 code) {
   return (frame ^ (code << 20) ^ (code >> 44)) * 0x9e3779b97f4a7c15ULL;
 }
 
-/* A compile on this thread broke its graph: torch noted why at the end of a list. */
-struct dp_break_event {
-  struct dp_event_header header;
-  struct dp_torch_state torch;
-  __u64 cpu_ns; /* CPU time of the thread, as of the last tick */
-  __u64 length; /* of the list now; 0: torch._dynamo.reset() emptied it */
-};
-DP_ASSERT_SIZE(dp_break_event, 64);
-
 enum dp_probe {
-  DP_PROBE_COUNTER_NAME = 1, /* object: a wait counter, from here on known as `name` */
-  DP_PROBE_WAIT_BEGIN = 2,   /* object: the wait counter; name: the innermost open phase */
-  DP_PROBE_WAIT_END = 3,
-  DP_PROBE_REGION_BEGIN = 4, /* a run of compiled code begins; object: its code object */
-  DP_PROBE_REGION_END = 5,
-  DP_PROBE_FRAME_SEEN = 6, /* Dynamo is about to look at a frame; of threads unknown or resting */
+  DP_PROBE_REGION_BEGIN = 1, /* a run of compiled code begins; object: its code object */
+  DP_PROBE_REGION_END = 2,
   /* An autograd node written in Python runs. object: the type of its instance, where node_object is
    * known, else 0; then `types` are those of what the words from DP_NODE_FIRST_WORD on point to. */
-  DP_PROBE_NODE_BEGIN = 7,
-  DP_PROBE_NODE_END = 8,
+  DP_PROBE_NODE_BEGIN = 3,
+  DP_PROBE_NODE_END = 4,
+  DP_PROBE_NODE_RAISED = 5,
 };
 
 /* Where in a PyNode its instance may be: 112 in torch 2.13, behind what every Node has. */
@@ -370,9 +396,10 @@ enum dp_probe {
 /* A call of one of torch's native functions. */
 struct dp_probe_event {
   struct dp_event_header header;
-  struct dp_torch_state torch; /* status 0: this thread's thread-locals are not known */
-  __u64 cpu_ns;                /* CPU time of the thread, as of the last tick */
+  __u64 cpu_ns; /* CPU time of the thread, as of the last tick */
   __u64 object;
+  __u64 node;  /* NODE_BEGIN and NODE_END: address of the node */
+  __u64 sp;    /* stack pointer where the function begins: a run that was left has a lower one */
   __u16 probe; /* enum dp_probe */
   __u16 name_size;
   __u32 pad;
@@ -381,7 +408,7 @@ struct dp_probe_event {
     __u64 types[DP_NODE_WORDS]; /* NODE_BEGIN */
   };
 };
-DP_ASSERT_SIZE(dp_probe_event, 72 + DP_PROBE_NAME_BYTES);
+DP_ASSERT_SIZE(dp_probe_event, 64 + DP_PROBE_NAME_BYTES);
 
 /* Times of CPU are of the whole process, all threads: those that were released, and the one that
  * makes the event as of the last tick. REAPED: what wait4 tells its parent. */

@@ -22,8 +22,12 @@
 /* Frames looked at above a user function being traced, for the one it was called by: 11 to 33 a call,
  * and as many shims from CPython 3.12 on. */
 #define DP_MAX_INLINE_CALLERS 80
-/* Constructor calls under way at once whose arguments are kept until they return (a power of two). */
-#define DP_PROBE_SLOTS 256
+/* Functions of torch that begin and end phases; processes whose calls of time.time_ns are counted, and
+ * how many of these in a second that are not torch's are too many: a call costs some 2 us more with a
+ * probe on it. */
+#define DP_PHASE_FUNCTIONS 6
+#define DP_CLOCK_SLOTS 1024
+#define DP_CLOCK_CALLS_PER_SECOND 2000
 /* Threads whose thread-locals of torch are known at once, over all processes. */
 #define DP_MAX_TORCH_THREADS 4096
 /* Processes followed at once; beyond this new children are counted as not followed. */

@@ -116,14 +116,11 @@ struct str_head {
   __u32 pad;
 };
 
-/* Copies the text of item `index` of the list; 0: it is no short ASCII str. */
-static __always_inline __u32 read_phase_name(const struct dp_process* process,
-                                             const struct list_head* list, __u64 index, char* text,
-                                             __u64 room) {
-  __u64 object = 0;
+/* Copies a short ASCII str; 0: it is none. */
+static __always_inline __u32 read_name(const struct dp_process* process, __u64 object, char* text,
+                                       __u64 room) {
   struct str_head head;
-  if (!read_user_u64(list->items + 8 * index, &object) || !object) return 0;
-  if (!read_user_words(&head, sizeof(head), object)) return 0;
+  if (!object || !read_user_words(&head, sizeof(head), object)) return 0;
   __u32 compact_ascii = head.state >> (process->python.str_kind_shift & 31) >> 3 & 3;
   if (head.type != process->torch.str_type || compact_ascii != 3) return 0;
   __u64 size = head.length;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Probes on native functions of torch that are called a few hundred times a compile, or once per run
- * of a compiled region: begin and end to the microsecond, in every wheel from 2.6 on.
+/* Probes on the entries of native functions, in the processes we follow:
  *
- *   c10::monitor::WaitCounterHandle(std::string_view), start, stop    libc10
- *   dynamo_eval_custom_code(tstate, frame, code, const char*, int)    libtorch_python
- *   THPPyInterpreterFrame_New(frame)                                  libtorch_python
- *   torch::autograd::PyNode::apply(variable_list&&)                   libtorch_python
+ *   time.time_ns                                       begin and end of torch's phases
+ *   dynamo_eval_custom_code(tstate, frame, code, const char*, int)  begin of a run of a region
+ *   _pytorch_record_function_exit(state)               ... its end, where that function calls it
+ *   torch::autograd::PyNode::apply(variable_list&&)    begin of a run of an autograd node
+ *   torch::autograd::PyNode::to_variable_list          ... its end: apply calls it last
+ *   throw_python_error()                               ... its end by an exception
  *
- * A handle's first word points to what all handles of that name share: the counter. Its name is an
- * argument of the constructor only. */
+ * Entries only. A return probe replaces the return address by that of a trampoline without unwind
+ * information: a C++ exception through such a frame ends the process, and so does a switch of stacks.
+ * A probe may be preempted, so there is no scratch memory but the stack. */
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>
@@ -19,149 +21,168 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "bpf/torch_state.bpf.h"
+#include "bpf/clock_probe.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* A constructor's arguments until it returns, by thread; two threads in one slot lose one name,
- * which the next handle of that name brings again. */
-struct constructor_call {
-  __u32 tid;
-  __u32 name_size;
-  __u64 handle;
-  char name[DP_PROBE_NAME_BYTES];
-};
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, DP_PROBE_SLOTS);
-  __type(key, __u32);
-  __type(value, struct constructor_call);
-} constructor_calls SEC(".maps");
-
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct dp_probe_event);
-} probe_scratch SEC(".maps");
-
-static __always_inline struct constructor_call* call_slot(__u32 tid) {
-  __u32 slot = tid & (DP_PROBE_SLOTS - 1);
-  return bpf_map_lookup_elem(&constructor_calls, &slot);
+static __always_inline void begin_header(struct dp_event_header* header, __u16 kind, __u32 size,
+                                         __u64 pid_tgid, __u64 now_ns) {
+  header->size = size;
+  header->kind = kind;
+  header->cpu = bpf_get_smp_processor_id();
+  header->time_ns = now_ns;
+  header->pid = pid_tgid >> 32;
+  header->tid = (__u32)pid_tgid;
 }
 
-/* The event with everything but probe, object and name; null: not a process we follow. */
-static __always_inline struct dp_probe_event* begin_event(__u16 probe, __u64 object,
-                                                          struct dp_torch_thread** thread) {
+/* ---- phases ----------------------------------------------------------------------------------- */
+
+static __always_inline void send_phase(const struct dp_phase_event* event, __u64 flags) {
+  if (bpf_ringbuf_output(&events, (void*)event, sizeof(*event), flags)) count(DP_COUNT_RING_FULL);
+}
+
+/* Somebody else calls: says so if it may be torch, or if it happens too often. */
+static __always_inline void other_caller(struct dp_process* process, struct dp_phase_event* event,
+                                         struct clock_calls* calls) {
+  struct dp_marker_key key = {.code = event->code, .pid = event->header.pid};
+  if (calls_too_often(calls, event->header.time_ns)) {
+    event->edge = DP_PHASE_TOO_OFTEN;
+  } else if (!process->torch.phase_functions[0].code && event->code &&
+             !bpf_map_lookup_elem(&known_codes, &key)) {
+    event->edge = DP_PHASE_UNKNOWN;
+  } else {
+    return;
+  }
+  send_phase(event, BPF_RB_FORCE_WAKEUP);
+}
+
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 1 << 16);
+} arm_requests SEC(".maps");
+
+/* Names of phases, cut to 8 bytes. */
+#define DP_NAME_DYNAMO 0x00006f6d616e7964ULL    /* dynamo */
+#define DP_NAME_FRAME 0x665f657269746e65ULL     /* entire_frame_compile */
+#define DP_NAME_ATTEMPT 0x5f656c69706d6f63ULL   /* compile_attempt_N */
+#define DP_NAME_TRACING 0x65646f6365747962ULL   /* bytecode_tracing */
+#define DP_NAME_FULLGRAPH 0x706172676c6c7566ULL /* fullgraph_capture */
+
+/* Dynamo will trace on this thread. */
+static __always_inline bool leads_to_tracing(const struct dp_phase_event* event) {
+  __u64 name = *(const __u64*)event->name;
+  return event->edge == DP_PHASE_BEGIN &&
+         (name == DP_NAME_DYNAMO || name == DP_NAME_FRAME || name == DP_NAME_ATTEMPT ||
+          name == DP_NAME_TRACING || name == DP_NAME_FULLGRAPH);
+}
+
+/* It has traced. */
+static __always_inline bool ends_tracing(const struct dp_phase_event* event) {
+  return event->edge == DP_PHASE_END && *(const __u64*)event->name == DP_NAME_TRACING;
+}
+
+SEC("uprobe")
+int clock_read(struct pt_regs* ctx) {
   __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
-  __u32 zero = 0;
+  __u32 slot = (__u32)bpf_get_attach_cookie(ctx);
+  __u64 now_ns = bpf_ktime_get_ns(); /* first: torch reads its clock next */
   struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
-  struct dp_probe_event* event = bpf_map_lookup_elem(&probe_scratch, &zero);
-  if (!process || !event) return 0;
+  struct clock_calls* calls = bpf_map_lookup_elem(&clock_calls, &slot);
+  struct running_frame frame = {};
+  struct dp_phase_event event;
+  if (!process || !calls || calls->given_up) return 0;
+  if (!find_running_frame(process, &frame)) frame.code = 0;
+  __u32 index = find_phase_function(process, frame.code);
+  if (index < DP_PHASE_FUNCTIONS &&
+      process->torch.phase_functions[index].kind == DP_PHASE_FUNCTION_OTHER)
+    return 0;
+  __builtin_memset(&event, 0, sizeof(event));
+  begin_header(&event.header, DP_EVENT_PHASE, sizeof(event), pid_tgid, now_ns);
+  event.frame = frame.address;
+  event.code = frame.code;
+  event.breaks = DP_NO_BREAKS;
+  if (index >= DP_PHASE_FUNCTIONS) {
+    other_caller(process, &event, calls);
+    return 0;
+  }
+  const struct dp_phase_function* function = &process->torch.phase_functions[index];
+  event.function = (__u16)index;
+  event.edge = edge_of(process, function, frame.address);
+  event.cpu_ns = thread_cpu_ns();
+  if (function->name_slot != DP_NO_OFFSET) {
+    __u64 type = 0;
+    __u64 name = read_local(process, frame.address, function->name_slot, &type);
+    event.name_size = read_name(process, name, event.name, sizeof(event.name));
+  }
+  struct list_head list;
+  if (process->torch.break_list &&
+      bpf_probe_read_user(&list, sizeof(list), (const void*)process->torch.break_list) == 0 &&
+      list.type == process->torch.list_type)
+    event.breaks = list.size;
+  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
+  if (thread && thread->pid != pid) thread = 0;
+  if (thread) read_torch_state(process, thread, &list, &event.torch);
+  if (!thread || !thread->phases.entry) event.torch.open_phases = DP_OPEN_PHASES_UNKNOWN;
+  bool leads = leads_to_tracing(&event);
+  if (leads || ends_tracing(&event)) {
+    struct dp_arm_request request = {.time_ns = now_ns, .tid = tid, .armed = leads};
+    bpf_ringbuf_output(&arm_requests, &request, sizeof(request), BPF_RB_FORCE_WAKEUP);
+  }
+  /* A thread that is not known is to be looked at while its first compile goes on. Else user space is not woken:
+   * the thread that reads events may take this CPU from the thread before it has read its clock. */
+  send_phase(&event, thread ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
+  return 0;
+}
+
+/* ---- runs of compiled code -------------------------------------------------------------------- */
+
+/* False: not a process we follow. */
+static __always_inline bool begin_run(struct dp_probe_event* event, struct pt_regs* ctx,
+                                      __u16 probe, struct dp_process** process) {
+  __u64 pid_tgid = current_ids();
+  __u32 pid = pid_tgid >> 32;
+  *process = bpf_map_lookup_elem(&processes, &pid);
+  if (!*process) return false;
   __builtin_memset(event, 0, sizeof(*event));
-  event->header.size = sizeof(*event);
-  event->header.kind = DP_EVENT_PROBE;
-  event->header.cpu = bpf_get_smp_processor_id();
-  event->header.time_ns = bpf_ktime_get_ns();
-  event->header.pid = pid;
-  event->header.tid = tid;
+  begin_header(&event->header, DP_EVENT_PROBE, sizeof(*event), pid_tgid, bpf_ktime_get_ns());
   event->cpu_ns = thread_cpu_ns();
   event->probe = probe;
-  event->object = object;
-  *thread = bpf_map_lookup_elem(&torch_threads, &tid);
-  if (*thread && (*thread)->pid != pid) *thread = 0;
-  bool is_run = probe == DP_PROBE_REGION_BEGIN || probe == DP_PROBE_REGION_END ||
-                probe == DP_PROBE_NODE_BEGIN || probe == DP_PROBE_NODE_END;
-  if (*thread && !is_run) {
-    struct list_head list;
-    read_torch_state(process, *thread, &list, &event->torch);
-    if (probe == DP_PROBE_WAIT_BEGIN && list.size - 1 < DP_MAX_OPEN_PHASES)
-      event->name_size =
-          (__u16)read_phase_name(process, &list, list.size - 1, event->name, sizeof(event->name));
-  }
-  return event;
+  event->sp = PT_REGS_SP(ctx);
+  return true;
 }
 
-static __always_inline void send(struct dp_probe_event* event, __u64 flags) {
-  if (bpf_ringbuf_output(&events, event, sizeof(*event), flags)) count(DP_COUNT_RING_FULL);
-}
-
-SEC("uprobe")
-int counter_made(struct pt_regs* ctx) {
-  __u32 tid = (__u32)current_ids();
-  struct constructor_call* call = call_slot(tid);
-  if (!call) return 0;
-  __u64 size = PT_REGS_PARM2(ctx);
-  if (size > DP_PROBE_NAME_BYTES) size = DP_PROBE_NAME_BYTES;
-  call->tid = 0;
-  if (bpf_probe_read_user(call->name, size & 0x7f, (const void*)PT_REGS_PARM3(ctx))) return 0;
-  call->handle = PT_REGS_PARM1(ctx);
-  call->name_size = (__u32)size;
-  call->tid = tid;
+static __always_inline int send_run(const struct dp_probe_event* event) {
+  if (bpf_ringbuf_output(&events, (void*)event, sizeof(*event), BPF_RB_NO_WAKEUP))
+    count(DP_COUNT_RING_FULL);
   return 0;
 }
 
-SEC("uretprobe")
-int counter_named(struct pt_regs* ctx __attribute__((unused))) {
-  __u32 tid = (__u32)current_ids();
-  struct constructor_call* call = call_slot(tid);
-  struct dp_torch_thread* thread = 0;
-  __u64 counter = 0;
-  if (!call || call->tid != tid) return 0;
-  call->tid = 0;
-  if (!read_user_u64(call->handle, &counter)) return 0;
-  struct dp_probe_event* event = begin_event(DP_PROBE_COUNTER_NAME, counter, &thread);
-  if (!event) return 0;
-  event->name_size = (__u16)call->name_size;
-  __builtin_memcpy(event->name, call->name, sizeof(event->name));
-  send(event, BPF_RB_NO_WAKEUP);
-  return 0;
-}
-
-static __always_inline void wait_edge(__u16 probe, __u64 handle) {
-  struct dp_torch_thread* thread = 0;
-  __u64 counter = 0;
-  if (!read_user_u64(handle, &counter)) return;
-  struct dp_probe_event* event = begin_event(probe, counter, &thread);
-  if (!event) return;
-  /* User space wants to watch this thread's phases from as early on as can be. */
-  bool watched = thread && thread->phases.entry && !thread->resting;
-  send(event, watched ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);
-}
-
-SEC("uprobe")
-int wait_started(struct pt_regs* ctx) {
-  wait_edge(DP_PROBE_WAIT_BEGIN,
-            PT_REGS_PARM2(ctx)); /* the first argument is where the result goes */
-  return 0;
-}
-
-SEC("uprobe")
-int wait_stopped(struct pt_regs* ctx) {
-  wait_edge(DP_PROBE_WAIT_END, PT_REGS_PARM1(ctx));
-  return 0;
+/* At a function's entry: was it called from there? */
+static __always_inline bool called_from(struct pt_regs* ctx, const struct dp_code_range* range) {
+  __u64 caller = 0;
+  return range->begin && read_user_u64(PT_REGS_SP(ctx), &caller) && caller > range->begin &&
+         caller <= range->end;
 }
 
 SEC("uprobe")
 int region_entered(struct pt_regs* ctx) {
-  struct dp_torch_thread* thread = 0;
-  struct dp_probe_event* event = begin_event(DP_PROBE_REGION_BEGIN, PT_REGS_PARM3(ctx), &thread);
-  if (!event) return 0;
-  long size =
-      bpf_probe_read_user_str(event->name, sizeof(event->name), (const void*)PT_REGS_PARM4(ctx));
-  if (size > 1) event->name_size = (__u16)(size - 1);
-  send(event, BPF_RB_NO_WAKEUP);
-  return 0;
+  struct dp_probe_event event;
+  struct dp_process* process;
+  if (!begin_run(&event, ctx, DP_PROBE_REGION_BEGIN, &process)) return 0;
+  event.object = PT_REGS_PARM3(ctx);
+  long size = bpf_probe_read_user_str(event.name, sizeof(event.name), (void*)PT_REGS_PARM4(ctx));
+  if (size > 1) event.name_size = (__u16)(size - 1);
+  return send_run(&event);
 }
 
-SEC("uretprobe")
-int region_left(struct pt_regs* ctx __attribute__((unused))) {
-  struct dp_torch_thread* thread = 0;
-  struct dp_probe_event* event = begin_event(DP_PROBE_REGION_END, 0, &thread);
-  if (event) send(event, BPF_RB_NO_WAKEUP);
-  return 0;
+SEC("uprobe")
+int region_left(struct pt_regs* ctx) {
+  struct dp_probe_event event;
+  struct dp_process* process;
+  if (!begin_run(&event, ctx, DP_PROBE_REGION_END, &process)) return 0;
+  return called_from(ctx, &process->torch.region) ? send_run(&event) : 0;
 }
 
 /* The type of the object a word points to; 0: it points to none. */
@@ -173,37 +194,33 @@ static __always_inline __u64 type_at(__u64 word) {
 
 SEC("uprobe")
 int node_entered(struct pt_regs* ctx) {
-  __u32 pid = current_ids() >> 32;
-  __u64 node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
-  struct dp_torch_thread* thread = 0;
-  struct dp_process* process = bpf_map_lookup_elem(&processes, &pid);
-  struct dp_probe_event* event = begin_event(DP_PROBE_NODE_BEGIN, 0, &thread);
-  if (!process || !event) return 0;
+  struct dp_probe_event event;
+  struct dp_process* process;
+  if (!begin_run(&event, ctx, DP_PROBE_NODE_BEGIN, &process)) return 0;
+  event.node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
   __u16 offset = process->torch.node_object;
   if (offset) {
-    event->object = type_at(node + offset);
+    event.object = type_at(event.node + offset);
   } else {
     for (__u32 i = 0; i < DP_NODE_WORDS; i++)
-      event->types[i] = type_at(node + DP_NODE_FIRST_WORD + 8 * i);
+      event.types[i] = type_at(event.node + DP_NODE_FIRST_WORD + 8 * i);
   }
-  send(event, BPF_RB_NO_WAKEUP);
-  return 0;
-}
-
-SEC("uretprobe")
-int node_left(struct pt_regs* ctx __attribute__((unused))) {
-  struct dp_torch_thread* thread = 0;
-  struct dp_probe_event* event = begin_event(DP_PROBE_NODE_END, 0, &thread);
-  if (event) send(event, BPF_RB_NO_WAKEUP);
-  return 0;
+  return send_run(&event);
 }
 
 SEC("uprobe")
-int frame_seen(struct pt_regs* ctx __attribute__((unused))) {
-  __u32 tid = (__u32)current_ids();
-  struct dp_torch_thread* thread = bpf_map_lookup_elem(&torch_threads, &tid);
-  if (thread && !thread->resting) return 0;
-  struct dp_probe_event* event = begin_event(DP_PROBE_FRAME_SEEN, 0, &thread);
-  if (event) send(event, BPF_RB_FORCE_WAKEUP);
-  return 0;
+int node_left(struct pt_regs* ctx) {
+  struct dp_probe_event event;
+  struct dp_process* process;
+  if (!begin_run(&event, ctx, DP_PROBE_NODE_END, &process)) return 0;
+  event.node = PT_REGS_PARM2(ctx);
+  return called_from(ctx, &process->torch.node) ? send_run(&event) : 0;
+}
+
+SEC("uprobe")
+int node_raised(struct pt_regs* ctx) {
+  struct dp_probe_event event;
+  struct dp_process* process;
+  if (!begin_run(&event, ctx, DP_PROBE_NODE_RAISED, &process)) return 0;
+  return called_from(ctx, &process->torch.node) ? send_run(&event) : 0;
 }

@@ -72,15 +72,19 @@ $(FUZZ_REPLAYS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%_fuzz.o $(BUILD)/obj/
                  $(FUZZING_OBJECTS) $(LIBRARY)
 	$(call link_cxx,)
 
-# libFuzzer wants coverage in the code under test: the whole of symbolizer/ is compiled anew.
+# libFuzzer wants coverage in the code under test: what reads foreign bytes is compiled anew.
 LIBFUZZER_FLAGS := -DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION -std=c++20 -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 $(ROOT_BUILD)/libfuzzer/obj/%.o: %.cpp | $(GENERATED)
 	$(call say,FUZZ,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS_ALL) $(LIBFUZZER_FLAGS) -MMD -MP -c $< -o $@
 
-$(LIBFUZZERS): $(ROOT_BUILD)/libfuzzer/%: $(ROOT_BUILD)/libfuzzer/obj/tests/fuzz/%_fuzz.o \
-               $(patsubst %.cpp,$(ROOT_BUILD)/libfuzzer/obj/%.o,$(SYMBOLIZER_SOURCES) $(USER_SOURCES))
+$(LIBFUZZER_LIBRARY): $(LIBFUZZER_SOURCES:%.cpp=$(ROOT_BUILD)/libfuzzer/obj/%.o)
+	$(call say,AR,$@)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(LIBFUZZERS): $(ROOT_BUILD)/libfuzzer/%: $(ROOT_BUILD)/libfuzzer/obj/tests/fuzz/%_fuzz.o $(LIBFUZZER_LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CLANGXX) -fsanitize=fuzzer,address,undefined -pthread -o $@ $^ $(LDLIBS_ALL)
 
@@ -94,6 +98,12 @@ $(BUILD)/tests/programs/%: tests/programs/%.cpp
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CXXFLAGS_ALL) -MMD -MP -MF $@.d $< -o $@ -pthread
+
+# Symbols are bound when they are loaded: scribble.c changes the memory that a late binding would use.
+$(ROOT_BUILD)/tests/faults/%.so: tests/faults/native/%.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -shared -fPIC -Wl,-z,now -MMD -MP -MF $@.d $< -o $@ -pthread
 
 # ---- set-up: done once, remembered by stamps -----------------------------------------------------
 PACKAGES_STAMP := $(ROOT_BUILD)/setup/packages.stamp

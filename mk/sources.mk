@@ -22,11 +22,18 @@ BENCHES := $(patsubst tests/bench/%.cpp,$(BUILD)/bench/%,$(wildcard tests/bench/
 TARGET_PROGRAMS := $(patsubst tests/programs/%.c,$(BUILD)/tests/programs/%,$(wildcard tests/programs/*.c)) \
                    $(patsubst tests/programs/%.cpp,$(BUILD)/tests/programs/%,$(wildcard tests/programs/*.cpp))
 
+# Loaded into the targets of tests/faults, and into a dynprof-bpf that is refused things.
+FAULT_LIBRARIES := $(patsubst tests/faults/native/%.c,$(ROOT_BUILD)/tests/faults/%.so,$(wildcard tests/faults/native/*.c))
+
 FUZZERS := $(patsubst tests/fuzz/%_fuzz.cpp,%,$(wildcard tests/fuzz/*_fuzz.cpp))
 FUZZ_REPLAYS := $(FUZZERS:%=$(BUILD)/fuzz/%)
 # Sources that go easier on fuzzed input (checksums always match) are built anew for the replays.
 FUZZING_SOURCES := $(sort $(shell grep -rl --include='*.cpp' FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION symbolizer user))
 FUZZING_OBJECTS := $(FUZZING_SOURCES:%.cpp=$(BUILD)/obj/fuzzing/%.o)
 LIBFUZZERS := $(FUZZERS:%=$(ROOT_BUILD)/libfuzzer/%)
+# What no fuzz target calls need not be built once more.
+LIBFUZZER_SOURCES := $(filter-out symbolizer/export/% symbolizer/profile/% symbolizer/report/%,$(SYMBOLIZER_SOURCES)) \
+                     $(filter-out user/cli/% user/collector/% user/live/% user/privileges/%,$(USER_SOURCES))
+LIBFUZZER_LIBRARY := $(ROOT_BUILD)/libfuzzer/libdynprof.a
 
 FORMATTED := $(shell find bpf user symbolizer cupti tests -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)

@@ -1,7 +1,7 @@
 # The verbs. "## text" after a verb is its line in `make help`.
 
-.PHONY: all setup demo check check-unit check-load check-runtime check-style check-format \
-        test-binaries unit fuzz fuzz-replays bench format tidy install clean distclean help
+.PHONY: all setup demo check check-unit check-load check-runtime check-style check-format faults \
+        test-binaries unit fuzz fuzz-long fuzz-replays bench format tidy install clean distclean help
 
 all: $(PROGRAM)  ## build build/dynprof-bpf
 	$(Q)scripts/own.sh $(ROOT_BUILD)
@@ -10,7 +10,7 @@ unit: $(UNIT)
 
 fuzz-replays: $(FUZZ_REPLAYS)
 
-test-binaries: $(UNIT) $(TOOLS) $(TARGET_PROGRAMS)
+test-binaries: $(UNIT) $(TOOLS) $(TARGET_PROGRAMS) $(FAULT_LIBRARIES)
 
 # Each verb that needs the set-up builds in a second make: the first one looked for the compilers
 # before they were installed.
@@ -39,11 +39,21 @@ check-load: all $(TOOLS)  ## load every BPF program; instruction counts against 
 check-runtime: all test-binaries $(VENV_STAMP)  ## real processes (root); PYTEST="-k stacks -x" narrows it
 	$(Q)scripts/check.py runtime
 
+# Awkward targets, injected faults, hostile targets: hours. A short form is in `make check`.
+faults: setup  ## faults and hostile targets, the long form (root); ARGS="hostile --seconds 600" narrows it
+	$(Q)$(MAKE) --no-print-directory all test-binaries
+	$(Q)$(MAKE) --no-print-directory SAN=1 all
+	$(Q)$(VENV)/bin/python tests/faults/run.py $(ARGS)
+
 check-format:
 	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)
 
 fuzz: $(LIBFUZZERS)  ## build the libFuzzer targets into build/libfuzzer
 	@printf 'run e.g.: %s -max_total_time=60\n' $(LIBFUZZERS)
+
+FUZZ_SECONDS ?= 600
+fuzz-long: $(LIBFUZZERS)  ## each libFuzzer target for ten minutes (FUZZ_SECONDS=…), from real seeds
+	$(Q)scripts/fuzz.py $(FUZZ_SECONDS) $(FUZZERS)
 
 bench: all $(BENCHES) $(TARGET_PROGRAMS)  ## overhead and throughput, measured here
 	$(Q)scripts/bench.sh $(BUILD) $(VENV)

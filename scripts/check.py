@@ -21,7 +21,8 @@ BUILD = ROOT / "build"
 RESULTS = BUILD / "check"
 VENV = ROOT / ".venv"
 STEP_TIMEOUT_S = 1500
-FUZZ_INPUTS = 5000
+FUZZ_INPUTS = 2000
+FUZZ_SECONDS = 20
 SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
 SKIPPED_STATUS = 77  # a tool's own way to say "cannot run here", as in automake
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$")
@@ -171,16 +172,15 @@ def step_unit_san():
 
 
 def step_fuzz():
-    """Each parser of foreign bytes under ASan and UBSan: its corpus, then inputs made by chance.
-    Short and repeatable; `make fuzz` builds the real fuzzers."""
-    count = Count()
+    """Each parser of foreign bytes under ASan and UBSan: inputs made by chance, then real ones, made from
+    this machine's own files and memory, and changes of them. Short; `make fuzz-long` takes its time."""
+    seeds = RESULTS / "fuzz-seeds"
+    count = tool("fuzz-seeds", [sys.executable, "tests/fuzz/seeds.py", seeds])
     for source in sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")):
         name = source.name[: -len("_fuzz.cpp")]
         binary = BUILD / "san" / "fuzz" / name
-        corpus = sorted((ROOT / "tests" / "fuzz" / "corpus" / name).glob("*"))
-        if corpus:
-            count.add(tool(f"fuzz-{name}-corpus", [binary, *corpus], SANITIZER_ENV))
         count.add(tool(f"fuzz-{name}-random", [binary, "--random", FUZZ_INPUTS], SANITIZER_ENV))
+        count.add(tool(f"fuzz-{name}-seeds", [binary, "--seconds", FUZZ_SECONDS, 1, seeds / name], SANITIZER_ENV))
     return count
 
 

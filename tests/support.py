@@ -189,8 +189,8 @@ class Running:
 
     def __init__(self, args, folder, user=None, env=None, cwd=None):
         self.args = [str(a) for a in args]
-        self._out = tempfile.NamedTemporaryFile("w+b", dir=folder, prefix="out-")
-        self._err = tempfile.NamedTemporaryFile("w+b", dir=folder, prefix="err-")
+        self._out = tempfile.NamedTemporaryFile("w+b", dir=folder, prefix="out-", delete=False)
+        self._err = tempfile.NamedTemporaryFile("w+b", dir=folder, prefix="err-", delete=False)
         self._began = time.monotonic()
         self.process = subprocess.Popen(
             self.args,

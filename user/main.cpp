@@ -1,12 +1,12 @@
 // dynprof-bpf: attaches to a live Python process that runs torch.compile and shows, per compile trace
 // id, where the time goes.
-#include <fmt/format.h>
-
+#include <exception>
 #include <string>
 #include <string_view>
 
 #include "user/cli/commands.h"
 #include "user/cli/options.h"
+#include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/symbols/place_helper.h"
 #include "user/symbols/place_reader.h"
@@ -19,12 +19,8 @@ std::string shown_command(int argc, char** argv) {
   return text;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   using namespace dynprof;
-  if (argc == 2 && argv[1] == std::string_view(kPlaceHelperVerb)) return run_place_helper();
-  PlaceReader::set_helper("/proc/self/exe");
   auto line = parse_command_line(argc, argv);
   if (!line) {
     print_error(line.error());
@@ -45,4 +41,20 @@ int main(int argc, char** argv) {
       break;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace dynprof;
+  if (argc == 2 && argv[1] == std::string_view(kPlaceHelperVerb)) return run_place_helper();
+  prepare_standard_streams();
+  PlaceReader::set_helper("/proc/self/exe");
+  // We throw nothing, but libraries do where memory runs out: a status, not an abort.
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& failure) {
+    print_error(error(std::string("cannot go on: ") + failure.what()));
+    return 1;
+  }
 }

@@ -53,6 +53,12 @@ class Pairs {
     open_.erase(found.base() - 1, open_.end());
     return &span;
   }
+  // The innermost is over, since when is not known.
+  void lose_innermost() {
+    if (open_.empty()) return;
+    ++losses_.ends;
+    open_.pop_back();
+  }
   // Still open at the last edge: they were at least until then.
   void finish() {
     for (std::uint32_t open : open_) spans_[open].end_ns = last_ns_;
@@ -96,6 +102,7 @@ class ThreadReader {
       case EdgeKind::kWaitBegin:
         return wait_begin(edge);
       case EdgeKind::kRegionEnd:
+        if (edge.depth == kLeftBefore) return runs_.lose_innermost();
         runs_.end(edge.time_ns,
                   [&](const RegionRun& run) { return edge.name == 0 || run.name == edge.name; });
         return;

@@ -18,7 +18,7 @@ using SpanIndex = std::uint32_t;
 inline constexpr SpanIndex kNoSpan = kNoIndex;
 
 // A phase of torch's on one thread. Spans of a thread nest: `parent` lies before its children in the
-// list, and around them in time. Compiles nobody watched have the wait counters torch starts at the
+// list, and around them in time. In older recordings, compiles that were not watched have the wait counters torch starts at the
 // same places instead: fewer phases, the same begin and end.
 struct PhaseSpan {
   std::uint64_t begin_ns = 0;  // not `begin_known`: it was open by then

@@ -9,7 +9,6 @@
 namespace dynprof {
 
 Result<std::unique_ptr<OutputFile>> OutputFile::create(int directory, const std::string& name,
-                                                       std::optional<FileOwner> owner,
                                                        std::string shown) {
   std::unique_ptr<OutputFile> file(new OutputFile);
   file->shown_ = shown.empty() ? name : std::move(shown);
@@ -27,15 +26,11 @@ Result<std::unique_ptr<OutputFile>> OutputFile::create(int directory, const std:
     file->inode_ = status.st_ino;
     file->ours_ = true;
   }
-  if (owner && ::fchown(file->fd_.get(), owner->uid, owner->gid) != 0) {
-    return errno_error("cannot change the owner of " + file->shown_);
-  }
   return file;
 }
 
-Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path,
-                                                       std::optional<FileOwner> owner) {
-  return create(AT_FDCWD, path, owner);
+Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) {
+  return create(AT_FDCWD, path);
 }
 
 std::unique_ptr<OutputFile> OutputFile::adopt(UniqueFd fd, std::string shown) {

@@ -24,22 +24,14 @@ class ByteSink {
   virtual Result<void> finish() = 0;
 };
 
-// Who a file made by root is given to (the user behind sudo).
-struct FileOwner {
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
-
 // Unbuffered: write in large blocks (BufferedSink does).
 class OutputFile final : public ByteSink {
  public:
   // A new file, mode 0600. `directory` is an open directory or AT_FDCWD, `name` relative to it; the
   // directory must stay open until finish(). `shown` is the path in messages.
   static Result<std::unique_ptr<OutputFile>> create(int directory, const std::string& name,
-                                                    std::optional<FileOwner> owner = {},
                                                     std::string shown = {});
-  static Result<std::unique_ptr<OutputFile>> create(const std::string& path,
-                                                    std::optional<FileOwner> owner = {});
+  static Result<std::unique_ptr<OutputFile>> create(const std::string& path);
   // Something already open that is not ours to remove, as stdout. Takes the descriptor.
   static std::unique_ptr<OutputFile> adopt(UniqueFd fd, std::string shown);
   ~OutputFile() override;
@@ -47,6 +39,7 @@ class OutputFile final : public ByteSink {
   void write(std::string_view bytes) override;
   bool failed() const override { return error_.has_value(); }
   Result<void> finish() override;
+  int fd() const { return fd_.get(); }
 
  private:
   OutputFile() = default;

@@ -72,16 +72,15 @@ Result<std::unique_ptr<ByteSink>> make_gzip_sink(std::unique_ptr<ByteSink> out) 
 }
 
 Result<std::unique_ptr<ByteSink>> create_output(int directory, const std::string& name,
-                                                std::optional<FileOwner> owner, std::string shown) {
+                                                std::string shown) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> file,
-                   OutputFile::create(directory, name, owner, std::move(shown)));
+                   OutputFile::create(directory, name, std::move(shown)));
   if (!name.ends_with(".gz")) return file;
   return make_gzip_sink(std::move(file));
 }
 
-Result<std::unique_ptr<ByteSink>> create_output(const std::string& path,
-                                                std::optional<FileOwner> owner) {
-  return create_output(AT_FDCWD, path, owner);
+Result<std::unique_ptr<ByteSink>> create_output(const std::string& path) {
+  return create_output(AT_FDCWD, path);
 }
 
 }  // namespace dynprof

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,10 +12,8 @@ namespace dynprof {
 
 // A new file (OutputFile::create), compressed if its name ends in ".gz".
 Result<std::unique_ptr<ByteSink>> create_output(int directory, const std::string& name,
-                                                std::optional<FileOwner> owner = {},
                                                 std::string shown = {});
-Result<std::unique_ptr<ByteSink>> create_output(const std::string& path,
-                                                std::optional<FileOwner> owner = {});
+Result<std::unique_ptr<ByteSink>> create_output(const std::string& path);
 
 // Takes the sink it writes to; finish() finishes that one too.
 Result<std::unique_ptr<ByteSink>> make_gzip_sink(std::unique_ptr<ByteSink> out);

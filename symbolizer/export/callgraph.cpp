@@ -2,9 +2,9 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <grp.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kCannotRun = 127;
-constexpr int kCannotDropRights = 126;
 
 // A program that is killed and waited for if nobody does so before.
 class Child {
@@ -59,7 +58,6 @@ class Child {
     }
     int code = WEXITSTATUS(status);
     if (code == kCannotRun) return error(name_ + " could not be started");
-    if (code == kCannotDropRights) return error("could not give up root rights to run " + name_);
     if (code != 0) return error(fmt::format("{} failed with status {}", name_, code));
     return {};
   }
@@ -70,19 +68,17 @@ class Child {
 
 // Between fork and exec only async-signal-safe calls.
 [[noreturn]] void become(const char* program, char* const* arguments, int input, int output,
-                         int null, const std::optional<FileOwner>& run_as) {
+                         int null, std::uint64_t output_bytes) {
   if (::dup2(input, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(null, 2) < 0) ::_exit(kCannotRun);
   ::close_range(3, ~0u, 0);
-  for (int number : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD}) ::signal(number, SIG_DFL);
+  for (int number : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGXFSZ}) ::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (run_as && (::setgroups(1, &run_as->gid) != 0 ||
-                 ::setresgid(run_as->gid, run_as->gid, run_as->gid) != 0 ||
-                 ::setresuid(run_as->uid, run_as->uid, run_as->uid) != 0)) {
-    ::_exit(kCannotDropRights);
-  }
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a change of user clears it
+  const rlimit size{output_bytes, output_bytes}, no_core{0, 0};
+  ::setrlimit(RLIMIT_FSIZE, &size);
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::execv(program, arguments);
   ::_exit(kCannotRun);
 }
@@ -99,7 +95,7 @@ Result<Child> start(const std::string& name, const std::string& program,
   pointers.push_back(nullptr);
   pid_t pid = ::fork();
   if (pid < 0) return errno_error("cannot start " + name);
-  if (pid == 0) become(program.c_str(), pointers.data(), input, output, null, options.run_as);
+  if (pid == 0) become(program.c_str(), pointers.data(), input, output, null, options.output_bytes);
   return Child(name, pid);
 }
 
@@ -132,28 +128,29 @@ Result<CallgraphTools> find_callgraph_tools(std::string_view path) {
                "pip install gprof2dot; apt install graphviz");
 }
 
-Result<void> write_callgraph(const CallgraphTools& tools, const std::string& profile_path,
-                             int svg_fd, const CallgraphOptions& options) {
+Result<void> write_callgraph(const CallgraphTools& tools, int profile_fd, int svg_fd,
+                             const CallgraphOptions& options) {
   UniqueFd opened(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!opened) return errno_error("cannot open /dev/null");
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
   UniqueFd first_end(ends[0]), second_end(ends[1]);
   UniqueFd null = above_stdio(opened.get()), svg = above_stdio(svg_fd);
+  UniqueFd profile = above_stdio(profile_fd);
   UniqueFd read_end = above_stdio(first_end.get()), write_end = above_stdio(second_end.get());
-  if (!null || !svg || !read_end || !write_end) return errno_error("cannot copy a descriptor");
+  if (!null || !svg || !profile || !read_end || !write_end)
+    return errno_error("cannot copy a descriptor");
   first_end.reset();
   second_end.reset();
 
-  // A path that begins with '-' would be an option.
-  std::string profile = profile_path.starts_with('-') ? "./" + profile_path : profile_path;
   const Clock::time_point deadline = Clock::now() + options.timeout;
   // torch/_dynamo/convert_frame.py, cprofile_wrapper, but for dot's -o: it writes to our file.
-  ASSIGN_OR_RETURN(Child gprof2dot,
-                   start("gprof2dot", tools.gprof2dot,
-                         {"gprof2dot", "-f", "pstats", "--node-label=total-time-percentage",
-                          "--node-label=self-time-percentage", "--node-label=total-time", profile},
-                         null.get(), write_end.get(), null.get(), options));
+  ASSIGN_OR_RETURN(
+      Child gprof2dot,
+      start("gprof2dot", tools.gprof2dot,
+            {"gprof2dot", "-f", "pstats", "--node-label=total-time-percentage",
+             "--node-label=self-time-percentage", "--node-label=total-time", "/dev/stdin"},
+            profile.get(), write_end.get(), null.get(), options));
   ASSIGN_OR_RETURN(Child dot, start("dot", tools.dot, {"dot", "-Tsvg"}, read_end.get(), svg.get(),
                                     null.get(), options));
   read_end.reset();

@@ -1,14 +1,13 @@
 // The call graph of a pstats file as SVG, made by gprof2dot and Graphviz' dot with the options
-// TORCH_COMPILE_CPROFILE uses. Both are other people's programs: they run without a shell, with a
-// time limit, and not as root when somebody stands behind sudo.
+// TORCH_COMPILE_CPROFILE uses. Both are other people's programs: they run without a shell, with the
+// caller's rights (give up root's first) and limits on time and on the size of what they write.
 #pragma once
 
 #include <chrono>
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "symbolizer/base/file_output.h"
 #include "symbolizer/base/result.h"
 
 namespace dynprof {
@@ -25,13 +24,14 @@ std::string find_program(std::string_view path, std::string_view name);
 Result<CallgraphTools> find_callgraph_tools(std::string_view path);
 
 struct CallgraphOptions {
-  std::optional<FileOwner> run_as;  // whom to become first: SUDO_UID, SUDO_GID
   std::chrono::milliseconds timeout{60'000};
+  std::uint64_t output_bytes = 256ULL << 20;
 };
 
-// `profile_path` must be readable by whom we become; the SVG is written to `svg_fd`, which stays
-// open. On an error what was written there is not whole.
-Result<void> write_callgraph(const CallgraphTools& tools, const std::string& profile_path,
-                             int svg_fd, const CallgraphOptions& options);
+// The profile is read from `profile_fd`, a file that we may open for reading once more (gprof2dot opens
+// it as /dev/stdin); the SVG is written to `svg_fd`. Both stay open. On an error what was written is not
+// whole.
+Result<void> write_callgraph(const CallgraphTools& tools, int profile_fd, int svg_fd,
+                             const CallgraphOptions& options);
 
 }  // namespace dynprof

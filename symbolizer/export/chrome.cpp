@@ -1,7 +1,9 @@
 #include "symbolizer/export/chrome.h"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -17,40 +19,72 @@ namespace {
 
 // What samples tell of one thread in one file: its stacks, and compiles no edges tell of.
 struct DrawnRow {
-  DrawnRow(TraceShared& shared, std::size_t number, const ExactTrace& exact_part, TraceFile& to)
+  DrawnRow(TraceShared& shared, std::size_t number, const ExactTrace& exact_part, TraceFile& to,
+           std::uint64_t grain)
       : row(number),
+        grain_ns(grain),
+        drawn(shared.rows[number]),
         exact(exact_part),
         file(to),
         compiles(shared.attribution.compiles()),
-        frames(shared.index, shared.period_ns),
-        spans(compiles, shared.period_ns),
-        emit_frame([this, &drawn = shared.rows[number]](const FrameSlice& slice) {
-          file.frame(drawn, slice);
-        }),
-        emit_span([this, &drawn = shared.rows[number]](const SpanSlice& slice) {
+        frames(shared.index, std::max(shared.period_ns, grain)),
+        spans(compiles, std::max(shared.period_ns, grain)),
+        emit_frame([this](const FrameSlice& slice) { file.frame(drawn, slice); }),
+        emit_span([this](const SpanSlice& slice) {
           exact.draws_on(row) ? beside.push_back(slice) : file.span(drawn, slice);
         }) {}
   DrawnRow(const DrawnRow&) = delete;
   DrawnRow& operator=(const DrawnRow&) = delete;
 
   void add(const AttributedSample& at, std::uint32_t skip, bool root_missing) {
+    if (grain_ns > 0) {
+      const std::uint64_t grain = at.sample.time_ns / grain_ns;
+      if (std::exchange(last_grain, grain) == grain) return;
+      draw_short_waits();
+    }
     bool is_exact = at.compile != kNoCompile && compiles[at.compile].timing != kNoIndex;
     spans.add(at.sample.time_ns, is_exact ? kNoCompile : at.compile, at.phase, emit_span);
     frames.add(at.sample.time_ns, at.sample.stack, skip, root_missing, emit_frame);
   }
-  void wait(const Wait& wait, std::uint32_t skip, bool root_missing, const TraceRow& drawn) {
-    const bool preempted = wait.kind == WaitKind::kPreempted;
-    std::uint64_t begin = frames.wait(wait.begin_ns, wait.end_ns(), wait.stack, skip, root_missing,
-                                      preempted, emit_frame);
+  void wait(const Wait& wait, std::uint32_t skip, bool root_missing) {
+    if (short_waits.add(wait, grain_ns)) return keep_stack(wait, skip, root_missing);
+    draw_short_waits();
+    if (short_waits.add(wait, grain_ns)) return keep_stack(wait, skip, root_missing);
+    const std::uint64_t begin =
+        frames.wait(wait.begin_ns, wait.end_ns(), wait.stack, skip, root_missing,
+                    wait.kind == WaitKind::kPreempted, emit_frame);
     file.wait(drawn, begin, wait);
   }
   void close() {
+    draw_short_waits();
     spans.close(emit_span);
     frames.close(emit_frame);
     exact.write_beside(file, row, std::move(beside));
   }
 
+  // Of the longest of the short waits.
+  void keep_stack(const Wait& wait, std::uint32_t skip, bool root_missing) {
+    if (!(short_waits.longest == wait)) return;
+    short_skip = skip;
+    short_root_missing = root_missing;
+  }
+  void draw_short_waits() {
+    const MergedWaits waits = std::exchange(short_waits, {});
+    if (waits.count == 0) return;
+    const Wait& longest = waits.longest;
+    const std::uint64_t begin =
+        frames.wait(waits.begin_ns, waits.end_ns, longest.stack, short_skip, short_root_missing,
+                    longest.kind == WaitKind::kPreempted, emit_frame);
+    waits.count == 1 ? file.wait(drawn, begin, longest) : file.waits(drawn, begin, waits);
+  }
+
   std::size_t row;
+  std::uint64_t grain_ns;
+  std::uint64_t last_grain = std::numeric_limits<std::uint64_t>::max();
+  MergedWaits short_waits;
+  std::uint32_t short_skip = 0;
+  bool short_root_missing = false;
+  const TraceRow& drawn;
   const ExactTrace& exact;
   TraceFile& file;
   const std::vector<Compile>& compiles;
@@ -64,13 +98,13 @@ struct DrawnRow {
 class Trace {
  public:
   Trace(TraceShared& shared, const std::vector<CompileIndex>& compiles,
-        std::unique_ptr<ByteSink> sink)
+        std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns)
       : shared_(shared),
         whole_(compiles.empty()),
         compiles_(compiles),
         next_wait_(shared.rows.size(), 0),
         exact_(shared, compiles),
-        file_(shared, std::move(sink)) {
+        file_(shared, std::move(sink), grain_ns) {
     std::vector<bool> wanted(shared.rows.size(), whole_);
     for (CompileIndex compile : compiles) {
       ThreadId thread = shared.attribution.compiles()[compile].thread;
@@ -81,7 +115,7 @@ class Trace {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (!wanted[i]) continue;
       rows.push_back(shared.rows[i]);
-      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_);
+      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_, grain_ns);
     }
     file_.begin(rows);
     if (whole_) write_gpu_rows(shared, file_);
@@ -91,7 +125,7 @@ class Trace {
   void add(const AttributedSample& at) {
     const std::size_t number = shared_.row_of_thread[at.sample.thread];
     DrawnRow* row = drawn_[number].get();
-    if (row == nullptr) return;  // a compile's samples are all of its own thread
+    if (row == nullptr || file_.failed()) return;  // a compile's samples are all of its own thread
     draw_waits(number, at.sample.time_ns);
     if (whole_) return row->add(at, 0, root_missing(at.sample));
     // From the compile's first frame on; if that is not seen, the whole stack.
@@ -101,13 +135,13 @@ class Trace {
 
   Result<void> finish() {
     for (std::size_t i = 0; i < drawn_.size(); ++i) {
-      if (!drawn_[i]) continue;
+      if (!drawn_[i] || file_.failed()) continue;
       draw_waits(i, std::numeric_limits<std::uint64_t>::max());
       drawn_[i]->close();
     }
-    exact_.write(file_);
-    if (whole_) write_gpu_slices(shared_, file_);
-    if (whole_) write_process_slices(shared_, file_);
+    if (!file_.failed()) exact_.write(file_);
+    if (whole_ && !file_.failed()) write_gpu_slices(shared_, file_);
+    if (whole_ && !file_.failed()) write_process_slices(shared_, file_);
     return file_.finish();
   }
 
@@ -120,13 +154,13 @@ class Trace {
       if (wait.begin_ns > until_ns) return;
       const bool root_missing = (wait.flags & kWaitRootMissing) != 0;
       if (whole_) {
-        drawn_[number]->wait(wait, 0, root_missing, shared_.rows[number]);
+        drawn_[number]->wait(wait, 0, root_missing);
         continue;
       }
       const CompileIndex owner = shared_.waits.owner(waits[next]).compile;
       if (std::find(compiles_.begin(), compiles_.end(), owner) == compiles_.end()) continue;
       const std::uint32_t before = shared_.frames_before_compile[wait.stack];
-      drawn_[number]->wait(wait, before, before == 0 && root_missing, shared_.rows[number]);
+      drawn_[number]->wait(wait, before, before == 0 && root_missing);
     }
   }
 
@@ -139,21 +173,29 @@ class Trace {
   std::vector<std::unique_ptr<DrawnRow>> drawn_;  // by row, null: not in this file
 };
 
+// One pass over the samples for all targets.
 class Traces {
  public:
-  Traces(const Attribution& attribution, std::vector<TraceTarget> targets) : shared_(attribution) {
+  using Open = std::function<Result<std::unique_ptr<ByteSink>>()>;
+  struct Planned {
+    const TraceTarget& target;
+    std::uint64_t grain_ns;
+    Open open;
+  };
+  Traces(TraceShared& shared, std::vector<Planned> targets) : shared_(shared) {
+    const Attribution& attribution = shared.attribution;
     slot_of_compile_.resize(attribution.compiles().size(), kNone);
     slots_.reserve(targets.size());
-    for (TraceTarget& target : targets) {
-      Slot slot;
+    for (Planned& planned : targets) {
+      const TraceTarget& target = planned.target;
+      Slot slot(std::move(planned));
       for (CompileIndex compile : target.compiles) {
         DYNPROF_CHECK(compile < slot_of_compile_.size());
         slot_of_compile_[compile] = slots_.size();
         slot.left += attribution.compiles()[compile].samples;
       }
-      slot.target = std::move(target);
       slots_.push_back(std::move(slot));
-      if (slots_.back().target.compiles.empty()) whole_.push_back(slots_.size() - 1);
+      if (target.compiles.empty()) whole_.push_back(slots_.size() - 1);
     }
   }
 
@@ -165,7 +207,8 @@ class Traces {
     if (slot.left > 0 && --slot.left == 0) finish(slot);
   }
 
-  Result<void> finish() {
+  Result<void> write() {
+    shared_.attribution.for_each([&](const AttributedSample& at) { add(at); });
     for (Slot& slot : slots_) {
       if (!slot.done && !slot.trace) start(slot);  // no sample: a file without slices
       finish(slot);
@@ -177,7 +220,8 @@ class Traces {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   struct Slot {
-    TraceTarget target;
+    explicit Slot(Planned from) : planned(std::move(from)) {}
+    Planned planned;
     std::uint64_t left = 0;  // samples to come, of a target with compiles
     bool done = false;       // or failed
     std::unique_ptr<Trace> trace;
@@ -188,9 +232,10 @@ class Traces {
     if (slot.trace) slot.trace->add(at);
   }
   void start(Slot& slot) {
-    auto sink = slot.target.open();
+    auto sink = slot.planned.open();
     if (sink) {
-      slot.trace = std::make_unique<Trace>(shared_, slot.target.compiles, std::move(sink).value());
+      slot.trace = std::make_unique<Trace>(shared_, slot.planned.target.compiles,
+                                           std::move(sink).value(), slot.planned.grain_ns);
     } else {
       slot.done = true;
       keep_error(std::move(sink).error());
@@ -206,27 +251,69 @@ class Traces {
     if (!error_) error_ = std::move(error);
   }
 
-  TraceShared shared_;
+  TraceShared& shared_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> whole_;            // slots that take every sample
   std::vector<std::size_t> slot_of_compile_;  // by CompileIndex
   std::optional<Error> error_;
 };
 
-}  // namespace
-
-Result<void> write_chrome_traces(const Attribution& attribution, std::vector<TraceTarget> targets) {
-  Traces traces(attribution, std::move(targets));
-  attribution.for_each([&](const AttributedSample& at) { traces.add(at); });
-  return traces.finish();
+// The finest grain with which each of them is small enough.
+std::vector<std::uint64_t> choose_grains(TraceShared& shared,
+                                         const std::vector<TraceTarget>& targets,
+                                         std::uint64_t max_bytes) {
+  std::vector<std::uint64_t> grains(targets.size(), kTraceGrains.back());
+  std::vector<std::size_t> left(targets.size());
+  std::iota(left.begin(), left.end(), 0);
+  for (std::uint64_t grain : kTraceGrains) {
+    if (left.empty() || grain == kTraceGrains.back()) break;
+    std::deque<bool> too_large(targets.size(), false);
+    std::vector<Traces::Planned> planned;
+    for (std::size_t i : left) {
+      planned.push_back(
+          {targets[i], grain, [&too_large, i, max_bytes]() -> Result<std::unique_ptr<ByteSink>> {
+             return std::unique_ptr<ByteSink>(
+                 std::make_unique<CountingSink>(max_bytes, too_large[i]));
+           }});
+    }
+    (void)Traces(shared, std::move(planned)).write();  // counting does not fail
+    for (std::size_t i : left)
+      if (!too_large[i]) grains[i] = grain;
+    std::erase_if(left, [&](std::size_t i) { return !too_large[i]; });
+  }
+  return grains;
 }
 
-Result<void> write_chrome_trace(const Attribution& attribution, std::vector<CompileIndex> compiles,
-                                std::unique_ptr<ByteSink> sink) {
+}  // namespace
+
+std::string TraceMerges::sentence(std::uint64_t max_bytes) const {
+  if (files == 0) return {};
+  return std::to_string(files) + (files == 1 ? " trace" : " traces") + " would be larger than " +
+         std::to_string(max_bytes) + " bytes: " + merged_text(coarsest_ns);
+}
+
+Result<TraceMerges> write_chrome_traces(const Attribution& attribution,
+                                        std::vector<TraceTarget> targets, std::uint64_t max_bytes) {
+  TraceShared shared(attribution);
+  const std::vector<std::uint64_t> grains = choose_grains(shared, targets, max_bytes);
+  TraceMerges merges;
+  std::vector<Traces::Planned> planned;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    planned.push_back({targets[i], grains[i], targets[i].open});
+    if (grains[i] > 0) ++merges.files;
+    merges.coarsest_ns = std::max(merges.coarsest_ns, grains[i]);
+  }
+  TRY(Traces(shared, std::move(planned)).write());
+  return merges;
+}
+
+Result<TraceMerges> write_chrome_trace(const Attribution& attribution,
+                                       std::vector<CompileIndex> compiles,
+                                       std::unique_ptr<ByteSink> sink, std::uint64_t max_bytes) {
   std::vector<TraceTarget> targets(1);
   targets[0].compiles = std::move(compiles);
   targets[0].open = [&]() -> Result<std::unique_ptr<ByteSink>> { return std::move(sink); };
-  return write_chrome_traces(attribution, std::move(targets));
+  return write_chrome_traces(attribution, std::move(targets), max_bytes);
 }
 
 }  // namespace dynprof

@@ -2,8 +2,10 @@
 // names, thread names and time base so that it can be merged with traces of torch.profiler.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
@@ -20,12 +22,28 @@ struct TraceTarget {
   std::function<Result<std::unique_ptr<ByteSink>>()> open;
 };
 
-// All of them in one pass over the samples. A target that fails does not stop the others; the first
-// error is returned at the end.
-Result<void> write_chrome_traces(const Attribution& attribution, std::vector<TraceTarget> targets);
+// Of one file, before compression.
+inline constexpr std::uint64_t kMaxTraceBytes = 100'000'000;
+
+// What had to be merged (trace_merge.h) because files would have been too large.
+struct TraceMerges {
+  std::size_t files = 0;
+  std::uint64_t coarsest_ns = 0;
+  // "": nothing was.
+  std::string sentence(std::uint64_t max_bytes) const;
+};
+
+// All of them in two passes over the samples: the first tells how large each will be, so that none gets
+// larger than `max_bytes`. A target that fails does not stop the others; the first error is returned at
+// the end.
+Result<TraceMerges> write_chrome_traces(const Attribution& attribution,
+                                        std::vector<TraceTarget> targets,
+                                        std::uint64_t max_bytes = kMaxTraceBytes);
 
 // One of them, of everything or of these compiles.
-Result<void> write_chrome_trace(const Attribution& attribution, std::vector<CompileIndex> compiles,
-                                std::unique_ptr<ByteSink> sink);
+Result<TraceMerges> write_chrome_trace(const Attribution& attribution,
+                                       std::vector<CompileIndex> compiles,
+                                       std::unique_ptr<ByteSink> sink,
+                                       std::uint64_t max_bytes = kMaxTraceBytes);
 
 }  // namespace dynprof

@@ -28,16 +28,19 @@ namespace dynprof {
 struct ExportRequest {
   const Attribution& attribution;
   std::vector<CompileIndex> compiles;  // empty: everything
-  std::string path;
-  std::optional<FileOwner> owner;
-  bool cpu_only = false;
+  ExportTarget target;
+  ExportSettings settings;
 
   // Opened by each format itself, when it knows that it can be written.
   Result<std::unique_ptr<ByteSink>> open() const {
-    if (path != "-") return create_output(path, owner);
-    UniqueFd out(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
-    if (!out) return errno_error("cannot write to stdout");
-    return std::unique_ptr<ByteSink>(OutputFile::adopt(std::move(out), "stdout"));
+    const bool to_stdout = target.path == "-";
+    if (!to_stdout && target.fd < 0) return create_output(target.path);
+    const std::string shown = to_stdout ? "stdout" : target.path;
+    UniqueFd out(::fcntl(to_stdout ? STDOUT_FILENO : target.fd, F_DUPFD_CLOEXEC, 0));
+    if (!out) return errno_error("cannot write to " + shown);
+    std::unique_ptr<ByteSink> file = OutputFile::adopt(std::move(out), shown);
+    if (to_stdout || !shown.ends_with(".gz")) return file;
+    return make_gzip_sink(std::move(file));
   }
 };
 
@@ -51,7 +54,7 @@ Result<void> write_text(const ExportRequest& request, std::string_view text) {
 
 // Of one compile, or of several as one: from the function of torch that compiles.
 std::string pstats_of(const ExportRequest& request) {
-  FoldedRecording folded(request.attribution, request.cpu_only);
+  FoldedRecording folded(request.attribution, request.settings.cpu_only);
   Profile profile;
   if (request.compiles.empty()) {
     profile = folded.session();
@@ -72,7 +75,13 @@ Result<void> write_pstats(const ExportRequest& request) {
 
 Result<void> write_chrome(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  return write_chrome_trace(request.attribution, request.compiles, std::move(sink));
+  const std::uint64_t limit = request.settings.max_trace_bytes;
+  ASSIGN_OR_RETURN(
+      const TraceMerges merges,
+      write_chrome_trace(request.attribution, request.compiles, std::move(sink), limit));
+  if (const std::string merged = merges.sentence(limit); !merged.empty() && request.settings.note)
+    request.settings.note(merged);
+  return {};
 }
 
 Result<void> write_folded_stacks(const ExportRequest& request) {
@@ -80,7 +89,7 @@ Result<void> write_folded_stacks(const ExportRequest& request) {
   StackCounts counts(request.attribution);
   FoldedOptions options;
   options.compiles = request.compiles;
-  options.waits = !request.compiles.empty() && !request.cpu_only;
+  options.waits = !request.compiles.empty() && !request.settings.cpu_only;
   return write_folded(request.attribution, counts, options, *sink);
 }
 
@@ -104,48 +113,19 @@ Result<void> write_json(const ExportRequest& request) {
   return write_text(request, compiles_json(request.attribution, counts, request.compiles));
 }
 
-// A directory that goes away with what was made in it.
-class ScratchDirectory {
- public:
-  static Result<ScratchDirectory> create() {
-    const char* base = std::getenv("TMPDIR");
-    std::string path = std::string(base && *base ? base : "/tmp") + "/dynprof-XXXXXX";
-    if (::mkdtemp(path.data()) == nullptr) return errno_error("cannot make a directory " + path);
-    return ScratchDirectory(std::move(path));
-  }
-  ScratchDirectory(ScratchDirectory&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  ScratchDirectory& operator=(ScratchDirectory&&) = delete;
-  ~ScratchDirectory() {
-    if (path_.empty()) return;
-    ::unlink(profile().c_str());
-    ::rmdir(path_.c_str());
-  }
-  Result<void> give_to(const FileOwner& owner) const {
-    if (::chown(path_.c_str(), owner.uid, owner.gid) == 0) return {};
-    return errno_error("cannot change the owner of " + path_);
-  }
-  std::string profile() const { return path_ + "/recording.profile"; }
-
- private:
-  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
-
-// gprof2dot reads a file and dot writes one: the SVG goes through memory, so that the output file
-// is made only when there is something to write.
+// gprof2dot reads a file and dot writes one: both are in memory, so that the output file is made only
+// when there is something to write.
 Result<void> write_svg(const ExportRequest& request) {
   const char* search = std::getenv("PATH");
   ASSIGN_OR_RETURN(CallgraphTools tools, find_callgraph_tools(search ? search : ""));
-  ASSIGN_OR_RETURN(ScratchDirectory scratch, ScratchDirectory::create());
-  ASSIGN_OR_RETURN(auto profile, OutputFile::create(scratch.profile(), request.owner));
-  profile->write(pstats_of(request));
-  TRY(profile->finish());
-  if (request.owner) TRY(scratch.give_to(*request.owner));
+  UniqueFd profile(::memfd_create("dynprof-profile", MFD_CLOEXEC));
   UniqueFd svg(::memfd_create("dynprof-svg", MFD_CLOEXEC));
-  if (!svg) return errno_error("cannot hold the picture in memory");
-  CallgraphOptions options;
-  options.run_as = request.owner;
-  TRY(write_callgraph(tools, scratch.profile(), svg.get(), options));
+  UniqueFd writing(profile ? ::fcntl(profile.get(), F_DUPFD_CLOEXEC, 0) : -1);
+  if (!writing || !svg) return errno_error("cannot hold the picture in memory");
+  auto sink_of_profile = OutputFile::adopt(std::move(writing), "the profile in memory");
+  sink_of_profile->write(pstats_of(request));
+  TRY(sink_of_profile->finish());
+  TRY(write_callgraph(tools, profile.get(), svg.get(), CallgraphOptions()));
 
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
   std::array<char, 64 * 1024> block;
@@ -180,8 +160,8 @@ constexpr ExportFormat kFormats[] = {
 std::span<const ExportFormat> export_formats() { return kFormats; }
 
 Result<void> export_recording(const Attribution& attribution, std::string_view format,
-                              const std::string& path, std::string_view compile,
-                              std::optional<FileOwner> owner, bool cpu_only) {
+                              const ExportTarget& target, std::string_view compile,
+                              const ExportSettings& settings) {
   auto found = std::find_if(std::begin(kFormats), std::end(kFormats),
                             [&](const ExportFormat& known) { return format == known.name; });
   if (found == std::end(kFormats)) {
@@ -190,7 +170,7 @@ Result<void> export_recording(const Attribution& attribution, std::string_view f
     unknown.exit_code = 2;
     return unknown;
   }
-  ExportRequest request{attribution, {}, path, owner, cpu_only};
+  ExportRequest request{attribution, {}, target, settings};
   if (!compile.empty()) {
     ASSIGN_OR_RETURN(request.compiles, find_compiles(attribution, compile));
   }

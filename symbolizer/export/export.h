@@ -1,13 +1,15 @@
 // The formats of `export`, as a table, and the one function that writes any of them.
 #pragma once
 
-#include <optional>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "symbolizer/attribution/attribution.h"
-#include "symbolizer/base/file_output.h"
+#include "symbolizer/base/result.h"
+#include "symbolizer/export/chrome.h"
 
 namespace dynprof {
 
@@ -22,12 +24,24 @@ struct ExportFormat {
 
 std::span<const ExportFormat> export_formats();
 
-// Writes `format` to the new file `path`; "-" is stdout, a name that ends in ".gz" is compressed.
+struct ExportSettings {
+  bool cpu_only = false;                           // profiles of compiles by their samples alone
+  std::uint64_t max_trace_bytes = kMaxTraceBytes;  // of a chrome trace
+  std::function<void(const std::string& sentence)> note;  // something worth knowing; may be empty
+};
+
+// Where an export goes: the new file `path`, "-" for stdout; compressed if the name ends in ".gz".
+struct ExportTarget {
+  std::string path;
+  int fd = -1;  // that file where it is open already: written to, neither closed nor removed
+};
+
+// Writes `format` to `target`.
 // `compile` restricts it to the compiles find_compiles (select.h) takes it for, "": everything.
-// The profile of a compile is of its thread's wall time, or `cpu_only` of its samples alone.
+// The profile of a compile is of its thread's wall time unless the settings say otherwise.
 // An unknown format is an error of usage (exit code 2).
 Result<void> export_recording(const Attribution& attribution, std::string_view format,
-                              const std::string& path, std::string_view compile = {},
-                              std::optional<FileOwner> owner = {}, bool cpu_only = false);
+                              const ExportTarget& target, std::string_view compile = {},
+                              const ExportSettings& settings = {});
 
 }  // namespace dynprof

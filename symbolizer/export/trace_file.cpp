@@ -100,8 +100,12 @@ TraceShared::TraceShared(const Attribution& from)
     if (call.thread != kNoThread) rows[row_of_thread[call.thread]].has_runs = true;
 }
 
-TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink)
-    : shared_(shared), sink_(std::move(sink)), json_(*sink_) {}
+TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns)
+    : shared_(shared),
+      sink_(std::move(sink)),
+      json_(*sink_),
+      grain_ns_(grain_ns),
+      merger_(grain_ns) {}
 
 void TraceFile::begin(std::span<const TraceRow> rows) {
   head();
@@ -130,6 +134,10 @@ void TraceFile::head() {
   json_.field("python", meta.python);
   json_.field("torch", meta.torch);
   json_.field("child_processes_left_out", shared_.children_left_out);
+  if (grain_ns_ > 0) {
+    json_.field("merged_below_ns", grain_ns_);
+    json_.field("note", "the whole would be too large: " + merged_text(grain_ns_));
+  }
   json_.end_object();
   write_device_properties(json_, shared_.gpu);
   json_.key("traceEvents");
@@ -137,16 +145,15 @@ void TraceFile::head() {
 }
 
 void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
-  const std::int64_t tid = row.frames_tid();
   if (slice.frame == kRootMissing) {
-    if (!slice_begin("python_function", row.pid, tid, slice.begin_ns, slice.end_ns)) return;
+    if (!stack_slice_begin("python_function", row, slice.begin_ns, slice.end_ns)) return;
     json_.field("name", "<root side missing>");
     json_.end_object();
     return;
   }
   const FrameTexts::Text& text = shared_.texts[slice.frame];
   const ResolvedFrame& resolved = shared_.texts.resolved(slice.frame);
-  if (!slice_begin(category(resolved.kind), row.pid, tid, slice.begin_ns, slice.end_ns)) return;
+  if (!stack_slice_begin(category(resolved.kind), row, slice.begin_ns, slice.end_ns)) return;
   json_.key("name");
   json_.escaped(text.name);
   if (!text.file.empty()) {
@@ -230,7 +237,7 @@ std::string TraceFile::what_for(const TraceRow& row, const Wait& wait) const {
 }
 
 void TraceFile::wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait) {
-  if (!slice_begin("idle", row.pid, row.frames_tid(), begin_ns, wait.end_ns())) return;
+  if (!stack_slice_begin("idle", row, begin_ns, wait.end_ns())) return;
   const bool preempted = wait.kind == WaitKind::kPreempted;
   json_.field("name", preempted ? std::string("preempted") : "wait: " + what_for(row, wait));
   json_.key("args");
@@ -240,6 +247,33 @@ void TraceFile::wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wa
   json_.microseconds(wait.runnable_ns / 1000);
   if (wait.flags & kWaitAtAttach) json_.field("begin", "not seen");
   if (wait.flags & kWaitAtEnd) json_.field("end", "not seen");
+  json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::waits(const TraceRow& row, std::uint64_t begin_ns, const MergedWaits& waits) {
+  if (!stack_slice_begin("idle", row, begin_ns, waits.end_ns)) return;
+  json_.field("name", std::to_string(waits.count) + " short waits");
+  json_.key("args");
+  json_.begin_object();
+  json_.field("count", waits.count);
+  json_.field("longest", wait_kind_text(waits.longest.kind));
+  json_.key("waited_ms");
+  json_.microseconds(waits.waited_ns / 1000);
+  json_.key("runnable_ms");
+  json_.microseconds(waits.runnable_ns / 1000);
+  json_.end_object();
+  json_.end_object();
+}
+
+void TraceFile::merged(const SliceMerger::Merged& slices) {
+  open_slice("merged", slices.row.first, slices.row.second, slices.begin_ns, slices.end_ns);
+  json_.field("name", std::to_string(slices.count) + " short slices");
+  json_.key("args");
+  json_.begin_object();
+  json_.field("count", slices.count);
+  json_.key("busy_ms");
+  json_.microseconds(slices.busy_ns / 1000);
   json_.end_object();
   json_.end_object();
 }
@@ -270,6 +304,7 @@ void TraceFile::child_process(std::int32_t pid, std::int64_t row) {
 }
 
 Result<void> TraceFile::finish() {
+  for (const SliceMerger::Merged& slices : merger_.take()) merged(slices);
   json_.end_array();
   json_.end_object();
   return json_.finish();
@@ -297,6 +332,23 @@ bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid
                             std::uint64_t begin_ns, std::uint64_t end_ns) {
   std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
   if (begin >= end) return false;
+  const auto [before, draw] = merger_.add({pid, tid}, begin, end);
+  if (before) merged(*before);
+  if (draw) open_slice(kind, pid, tid, begin, end);
+  return draw;
+}
+
+bool TraceFile::stack_slice_begin(const char* kind, const TraceRow& row, std::uint64_t begin_ns,
+                                  std::uint64_t end_ns) {
+  std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
+  if (begin >= end) return false;
+  open_slice(kind, row.pid, row.frames_tid(), begin, end);
+  return true;
+}
+
+// Times from the start of the trace on.
+void TraceFile::open_slice(const char* kind, std::int32_t pid, std::int64_t tid,
+                           std::uint64_t begin, std::uint64_t end) {
   json_.line_break();
   json_.begin_object();
   json_.field("ph", "X");
@@ -307,7 +359,6 @@ bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid
   json_.microseconds(begin);
   json_.key("dur");
   json_.microseconds(end - begin);
-  return true;
 }
 
 template <class Value>

@@ -19,6 +19,7 @@
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
+#include "symbolizer/export/trace_merge.h"
 #include "symbolizer/profile/timeline.h"
 
 namespace dynprof {
@@ -91,7 +92,9 @@ struct TraceShared {
 
 class TraceFile {
  public:
-  TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink);
+  // Slices shorter than the grain are merged; stacks and waits come merged already.
+  TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0);
+  bool failed() const { return json_.failed(); }
   // Everything up to the first slice; only these rows may be drawn.
   void begin(std::span<const TraceRow> rows);
   void frame(const TraceRow& row, const FrameSlice& slice);
@@ -102,6 +105,7 @@ class TraceFile {
   // A thread off the CPU, above the slices of its stack.
   std::string what_for(const TraceRow& row, const Wait& wait) const;
   void wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait);
+  void waits(const TraceRow& row, std::uint64_t begin_ns, const MergedWaits& waits);
   void run(const TraceRow& row, std::uint64_t begin_ns, std::uint64_t end_ns, const RegionRun& run);
   // The row for the programs of a child process.
   void child_process(std::int32_t pid, std::int64_t row);
@@ -111,13 +115,18 @@ class TraceFile {
   Result<void> finish();
 
   // For what is drawn elsewhere (gpu_trace.h): begins a slice, which the caller ends. False: nothing of
-  // it is after the start of the trace.
+  // it is after the start of the trace, or it is merged with others.
   bool slice_begin(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin_ns,
                    std::uint64_t end_ns);
   JsonWriter& json() { return json_; }
 
  private:
   void head();
+  bool stack_slice_begin(const char* category, const TraceRow& row, std::uint64_t begin_ns,
+                         std::uint64_t end_ns);
+  void open_slice(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin,
+                  std::uint64_t end);
+  void merged(const SliceMerger::Merged& slices);
   void processes(std::span<const TraceRow> rows);
   void process(std::int32_t pid, const std::string& name, const char* label, std::int64_t sort);
   void threads(const TraceRow& row);
@@ -131,6 +140,8 @@ class TraceFile {
   std::unique_ptr<ByteSink> sink_;
   JsonWriter json_;
   std::set<std::int32_t> named_;  // processes
+  std::uint64_t grain_ns_;
+  SliceMerger merger_;
 };
 
 }  // namespace dynprof

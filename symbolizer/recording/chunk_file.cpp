@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "symbolizer/recording/open_fd.h"
+
 namespace dynprof::recording {
 namespace {
 
@@ -16,7 +18,7 @@ constexpr std::size_t kWindowBytes = 16 * 1024;
 
 }  // namespace
 
-Result<ChunkFile> ChunkFile::open(const std::string& path) {
+Result<UniqueFd> open_for_reading(const std::string& path) {
   // O_NONBLOCK: a FIFO must not hang us.
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file) {
@@ -27,6 +29,11 @@ Result<ChunkFile> ChunkFile::open(const std::string& path) {
     errno = value;
     return errno_error(fmt::format("cannot read the recording {}", path), std::move(hint));
   }
+  return file;
+}
+
+Result<ChunkFile> ChunkFile::open(const std::string& path) {
+  ASSIGN_OR_RETURN(UniqueFd file, open_for_reading(path));
   return from_fd(std::move(file), path);
 }
 

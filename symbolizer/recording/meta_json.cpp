@@ -46,6 +46,7 @@ void visit_members(M& meta, const Visit& visit) {
   visit("python", meta.python);
   visit("torch", meta.torch);
   visit("version", meta.version);
+  visit("mode", meta.mode);
 }
 
 Json to_json(const Meta& meta) {

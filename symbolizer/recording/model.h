@@ -181,8 +181,8 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
-// An exact event (source E): something began or ended on a thread at that moment, told by a hardware
-// watchpoint or a probe, not by samples. In time order when read; written in any.
+// An exact event (source E): something began or ended on a thread at that moment, known from a probe or a
+// hardware watchpoint, not from samples. In time order when read; written in any.
 enum class EdgeKind : std::uint8_t {
   kPhaseBegin = 1,   // torch opened a phase: `name` is its name, `depth` how many are open with it
   kPhaseEnd = 2,     // ... closed it: `depth` counts it still
@@ -191,10 +191,11 @@ enum class EdgeKind : std::uint8_t {
   kInlineBegin = 5,  // Dynamo begins to trace a user function: `code`
   kInlineEnd = 6,    // ... has traced it; `name` is "raised" when an exception ended that, the time
                      // is then that of the next event
-  kWaitBegin = 7,    // one of torch's wait counters: `name` is its key ("entire_forward_compile")
+  // One of torch's wait counters: `name` is its key ("entire_forward_compile"). Not written any more.
+  kWaitBegin = 7,
   kWaitEnd = 8,
-  kWatchBegin = 9,  // from here on this thread's phases are watched: `context` has those open
-  kWatchEnd = 10,   // ... no longer
+  kWatchBegin = 9,  // phases that were open on this thread when watching began: in `context`
+  kWatchEnd = 10,   // its phases are not watched any more
   // The compile open on the thread broke its graph: `name` is JSON as in graph_breaks of compiles.json
   // ({"reason", "file", "line", "stack"}), "" when torch's note of it could not be read.
   kGraphBreak = 11,
@@ -203,6 +204,8 @@ enum class EdgeKind : std::uint8_t {
   // "lock": the thread waits for the compile lock, which thread "holder" has.
   kUserLine = 12,
 };
+// `depth` of a kRegionEnd: the run was over before, nothing says since when.
+inline constexpr std::uint32_t kLeftBefore = 1;
 struct SpanEdge {
   std::uint64_t time_ns = 0;
   ThreadId thread = 0;
@@ -245,6 +248,9 @@ struct ObjectFile {
 };
 
 // What is known once, at the start. Kept as JSON in the file; see docs/recording-format.md.
+// Meta.mode: nothing in the target was changed, so only samples tell of compiles.
+inline constexpr const char* kPassiveMode = "passive";
+
 struct Meta {
   std::int32_t target_pid = 0;  // 0: a command or several; -1: every process there was
   std::uint32_t frequency_hz = 0;
@@ -258,6 +264,7 @@ struct Meta {
   std::string python;   // of the target, "" for none
   std::string torch;
   std::string version;  // of dynprof-bpf
+  std::string mode;     // "" or kPassiveMode
   bool operator==(const Meta&) const = default;
 };
 

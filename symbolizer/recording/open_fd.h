@@ -1,4 +1,5 @@
-// Recording::open for a file that is open already.
+// Recording::open in two steps: a process that gives up its rights opens the file before, and reads it
+// afterwards.
 #pragma once
 
 #include <memory>
@@ -10,6 +11,11 @@
 
 namespace dynprof::recording {
 
-Result<std::unique_ptr<Recording>> open_fd(UniqueFd file, const std::string& name);
+// The bytes are not looked at. The error has a hint.
+Result<UniqueFd> open_for_reading(const std::string& path);
+
+// `inlined_shown` false: as Recording::open_as_recorded.
+Result<std::unique_ptr<Recording>> open_fd(UniqueFd file, const std::string& name,
+                                           bool inlined_shown = true);
 
 }  // namespace dynprof::recording

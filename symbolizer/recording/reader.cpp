@@ -251,8 +251,9 @@ static Result<std::unique_ptr<Recording>> open_file(Result<ChunkFile> file,
   return std::unique_ptr<Recording>(std::move(reader));
 }
 
-Result<std::unique_ptr<Recording>> open_fd(UniqueFd file, const std::string& name) {
-  return open_file(ChunkFile::from_fd(std::move(file), name));
+Result<std::unique_ptr<Recording>> open_fd(UniqueFd file, const std::string& name,
+                                           bool inlined_shown) {
+  return open_file(ChunkFile::from_fd(std::move(file), name), inlined_shown);
 }
 
 }  // namespace recording

@@ -132,6 +132,11 @@ void append_header(std::string& out, const Selection& selection) {
                        plural(processes.size(), "process", "processes"),
                        recording.trailer().reason.empty() ? "no end seen"
                                                           : cut(recording.trailer().reason, 40)));
+  if (meta.mode == kPassiveMode)
+    append_comment(
+        out,
+        "Passive: nothing in the target was changed. Times of compiles and phases are those of "
+        "samples; runs of compiled regions, traced functions and GPU work were not recorded");
   append_losses(out, recording);
 
   std::uint64_t inside = attribution.attributed() + attribution.unattributed();

@@ -1,15 +1,16 @@
 """What watching a cold torch.compile costs it: CPU time of the compiling process, all ways interleaved.
 
-    bench_compile.py [--rounds N] [--backend aot_eager] [--only WAYS] [--no-steady]
+    bench_compile.py [--rounds N] [--backend aot_eager] [--only WAYS] [--no-steady] [--before PROGRAM]
 
 Each round starts a new process per way, in turn, and lets it compile the same training step once:
-nothing (bare), dynprof-bpf attached at 99 and 999 Hz with every exact source on, TORCH_COMPILE_CPROFILE,
-TORCH_TRACE, torch.profiler. The table has the median of the ratios to the bare run of the same round,
+nothing (bare), dynprof-bpf attached at 99 and 999 Hz with every exact source on, perf record -g attached likewise,
+TORCH_COMPILE_CPROFILE, TORCH_TRACE, torch.profiler. The table has the median of the ratios to the bare run of the same round,
 their quartiles, and the same for a second bare run (the noise); of its CPU time, and of the wall time from
 begin to end. What the kernel counts of our programs meanwhile is told apart (kernel.bpf_stats_enabled, in runs
 of their own): all runs on the whole machine, the bound of what of the compile's time they can be. Then the
 steady step: how much CPU a compiled step takes with and without dynprof-bpf, windows in turn in one process.
 
+--before: another dynprof-bpf, of a tree before a change, as a way of its own.
 --only: a regular expression; ways that do not match are left out (bare runs never are).
 """
 
@@ -33,7 +34,9 @@ import bench_overhead as overhead  # noqa: E402
 import support  # noqa: E402
 
 JOB = HERE / "cold_compile.py"
-WAYS = ("bare", "bare again", "dynprof-bpf 99 Hz", "dynprof-bpf 999 Hz",
+BEFORE = {}  # "program": of --before
+WAYS = ("bare", "bare again", "dynprof-bpf 99 Hz", "before 99 Hz", "perf record -g 99 Hz", "dynprof-bpf 999 Hz",
+        "before 999 Hz", "perf record -g 999 Hz",
         "dynprof-bpf 99 Hz --no-watchpoints", "dynprof-bpf 999 Hz --no-direct-map",
         "dynprof-bpf 999 Hz --no-watchpoints", "TORCH_COMPILE_CPROFILE", "TORCH_TRACE", "torch.profiler")
 
@@ -51,13 +54,32 @@ def programs():
     }
 
 
-def attach(pid, hertz, folder, *options):
+def attach_perf(pid, hertz, folder):
     run = support.Running(
-        [support.BINARY, "record", "--no-svg", "-F", hertz, "-o", folder, *options, "-p", pid],
+        ["perf", "record", "-g", "-e", "cpu-clock", "-F", hertz, "-o", folder / "perf.data", "-p", pid], folder
+    )
+    time.sleep(1)  # it says nothing when it has begun
+    return run
+
+
+def attach(pid, hertz, folder, *options, program=None):
+    run = support.Running(
+        [program or support.BINARY, "record", "--no-svg", "-F", hertz, "-o", folder, *options, "-p", pid],
         folder.parent,
     )
     run.wait_for_err(r"(?m)^Sampling ")
     return run
+
+
+def recorder_of(way, pid, hertz, folder):
+    """Attached by now; None for ways that attach nothing."""
+    if way.startswith("perf"):
+        return attach_perf(pid, hertz, folder)
+    if not way.startswith(("dynprof-bpf", "before")):
+        return None
+    options = [word for word in way.split() if word.startswith("--")]
+    program = BEFORE["program"] if way.startswith("before") else None
+    return attach(pid, hertz, folder / "out", *options, program=program)
 
 
 def compile_once(way, backend, folder, counted=None):
@@ -77,8 +99,7 @@ def compile_once(way, backend, folder, counted=None):
     try:
         hertz = re.search(r"(\d+) Hz", way)
         if hertz:
-            options = [word for word in way.split() if word.startswith("--")]
-            recorder = attach(target.pid, int(hertz[1]), folder / "out", *options)
+            recorder = recorder_of(way, target.pid, int(hertz[1]), folder)
         target.send("go")
         said = target.wait_for(r"^cpu (\S+) wall (\S+)", timeout=300)
         for number, (name, ns, runs) in programs().items() if counted is not None else ():
@@ -101,6 +122,11 @@ def quartiles(values):
 
 def cold(rounds, backend, only):
     ways = [way for way in WAYS if way.startswith("bare") or re.search(only, way)]
+    if not BEFORE:
+        ways = [way for way in ways if not way.startswith("before")]
+    if not shutil.which("perf"):
+        print("perf is not installed: it is left out")
+        ways = [way for way in ways if not way.startswith("perf")]
     found = {way: [] for way in ways}
     for number in range(rounds):
         order = ways if number % 2 == 0 else ways[::-1]
@@ -173,10 +199,14 @@ def steady(rounds, backend):
             target.wait_for("^cpu", timeout=300)
             rate()
             slower = {"nothing": [], "dynprof-bpf 99 Hz": []}
+            if BEFORE:
+                slower["before 99 Hz"] = []
+            if shutil.which("perf"):
+                slower["perf record -g 99 Hz"] = []
             for number in range(rounds):
                 for way in slower:
                     before = rate()
-                    run = attach(target.pid, 99, folder / f"out{number}") if way != "nothing" else None
+                    run = recorder_of(way, target.pid, 99, Path(tempfile.mkdtemp(dir=folder)))
                     time.sleep(1)  # what attaching costs is not a steady step's
                     during = rate()
                     if run:
@@ -200,9 +230,12 @@ def main():
     arguments.add_argument("--backend", default="aot_eager")
     arguments.add_argument("--only", default="")
     arguments.add_argument("--no-steady", action="store_true")
+    arguments.add_argument("--before", type=Path)
     options = arguments.parse_args()
     if os.geteuid() != 0:
         sys.exit("error: needs root\nhint: sudo make bench")
+    if options.before:
+        BEFORE["program"] = options.before.resolve()
     cold(options.rounds, options.backend, options.only)
     if not options.no_steady:
         steady(options.rounds, options.backend)

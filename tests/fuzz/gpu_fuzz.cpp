@@ -20,8 +20,53 @@
 using namespace dynprof;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
 namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+dynprof_gpu_record record(std::uint32_t kind) {
+  dynprof_gpu_record one = {};
+  one.kind = kind;
+  one.correlation = 7 + kind;
+  one.start_ns = 1'000'000;
+  one.end_ns = 1'000'400;
+  one.stream = 7;
+  one.name = 3;
+  return one;
+}
+
+template <class Row>
+Bytes payload_of(std::uint8_t kind, const std::vector<Row>& rows) {
+  ByteWriter out;
+  recording::encode(std::span<const Row>(rows), out);
+  Bytes bytes{kind, static_cast<std::uint8_t>(rows.size())};
+  bytes.insert(bytes.end(), out.view().begin(), out.view().end());
+  return bytes;
+}
+
+// Well-formed ones: from nothing to them is too far.
+std::vector<Bytes> examples() {
+  std::vector<GpuLaunch> launches;
+  std::vector<GpuRecord> records;
+  Bytes batch{0, 0};
+  batch.resize(2 + sizeof(dp_gpu_bytes));
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    launches.push_back({1'000'000 + i * 700, 1, i, i, 2 * i, 0, static_cast<std::uint8_t>(i % 8)});
+    const dynprof_gpu_record one = record(DYNPROF_GPU_KERNEL + i % DYNPROF_GPU_DEVICE);
+    records.push_back({4242, one});
+    const auto* raw = reinterpret_cast<const std::uint8_t*>(&one);
+    batch.insert(batch.end(), raw, raw + sizeof one);
+  }
+  dp_gpu_bytes head = {};
+  head.bytes = 8 * sizeof(dynprof_gpu_record);
+  std::memcpy(batch.data() + 2, &head, sizeof head);
+  Bytes line{4, 0};
+  for (const char c : std::string_view("    triton_poi_fused_add_0.run(a, b, 8, stream=stream0)"))
+    line.push_back(static_cast<std::uint8_t>(c));
+  return {batch, payload_of(1, launches), payload_of(2, records), line};
+}
 
 void events(std::span<const std::byte> bytes) {
   if (auto records = decode_gpu_batch(bytes)) {
@@ -62,6 +107,19 @@ void names(std::string_view text) {
 }
 
 }  // namespace
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned int seed) {
+  static const std::vector<Bytes> all = examples();
+  if (size < 8 || seed % 16 == 0) {
+    const Bytes& chosen = all[seed / 16 % all.size()];
+    if (max_size >= chosen.size()) {
+      std::memcpy(data, chosen.data(), chosen.size());
+      size = chosen.size();
+    }
+  }
+  return LLVMFuzzerMutate(data, size, max_size);
+}
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;

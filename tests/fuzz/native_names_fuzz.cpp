@@ -1,4 +1,4 @@
-// What names native code: any bytes as an ELF file with symbols, as a perf map, as a C++ name. The first
+// What names native code: any bytes as an ELF file with symbols, as a C++ name. The first
 // byte chooses. All of it must end in bounded memory, and names stay below their bound.
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,6 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/symbols/elf_symbols.h"
 #include "symbolizer/symbols/short_name.h"
-#include "user/symbols/perf_map.h"
 
 using namespace dynprof;
 
@@ -84,12 +83,6 @@ void check_elf(std::span<const std::uint8_t> bytes) {
     DYNPROF_CHECK(part.begin != part.end);
 }
 
-void check_map(std::string_view text) {
-  const PerfMap map = PerfMap::parse(text);
-  DYNPROF_CHECK(map.size() <= text.size() / 6);  // "0 1 x\n"
-  for (std::uint64_t at : {0ULL, 1ULL, 0x1000ULL, ~0ULL}) check_name(map.find(at));
-}
-
 }  // namespace
 
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
@@ -107,12 +100,9 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const auto bytes = std::span(data, size).subspan(1);
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  switch (data[0] % 3) {
+  switch (data[0] % 2) {
     case 0:
       check_elf(bytes);
-      break;
-    case 1:
-      check_map(text);
       break;
     default:
       DYNPROF_CHECK(short_name(text).size() <= 3 * text.size());

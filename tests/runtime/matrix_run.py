@@ -148,43 +148,19 @@ def record_run(folder, name, python):
     return Run(name, out, truth, ledger, dump, done, compiles)
 
 
-def watched_late(run):
-    """Compiles that were under way when their thread was first watched: each thread's first. Begin and end
-    are exact, told by torch's wait counters, but phases are known from then on only."""
-    edges = [edge for edge in run.dump.edges if edge.kind == samples.WATCH_BEGIN]
-    offset = run.dump.meta["realtime_offset_ns"]
-    return [
-        c
-        for c in run.compiles
-        if any(
-            edge.tid == c.thread
-            and c.metrics["start_time_us"] <= (edge.time_ns + offset) / 1e3 <= c.metrics["end_time_us"]
-            for edge in edges
-        )
-    ]
-
-
-def wait_of(run, compile_, name):
-    """Begin and end of a wait counter in one compile."""
-    starts = compile_.metrics["start_time_us"] * 1000 - run.dump.meta["realtime_offset_ns"] - 5e6
-    edges = [e for e in run.dump.edges if (e.tid, e.name) == (compile_.thread, name)]
-    begin = next(e.time_ns for e in edges if e.kind == samples.WAIT_BEGIN and e.time_ns >= starts)
-    return begin, next(e.time_ns for e in edges if e.kind == samples.WAIT_END and e.time_ns > begin)
-
-
 MOST_OFF_CPU_NS = 10_000_000
 
 
 def off_cpu_us(run, compile_, phase):
-    """How long the thread was off the CPU just before edges of this phase: torch reads its clock a moment
-    before it changes its list, and a busy machine may run something else in between."""
+    """How long the thread was off the CPU just after edges of this phase: torch reads its clock a moment
+    after the probe does, and a busy machine may run something else in between."""
     offset = run.dump.meta["realtime_offset_ns"]
     begin, end = (compile_.metrics[f"{word}_time_us"] * 1000 - offset for word in ("start", "end"))
     edges = [e for e in run.dump.edges if e.tid == compile_.thread and e.cpu_ns]
     total = 0
-    for before, edge in zip(edges, edges[1:]):
+    for edge, after in zip(edges, edges[1:]):
         if edge.name == phase and begin <= edge.time_ns <= end:
-            off = (edge.time_ns - before.time_ns) - (edge.cpu_ns - before.cpu_ns)
+            off = (after.time_ns - edge.time_ns) - (after.cpu_ns - edge.cpu_ns)
             total += min(max(off, 0), MOST_OFF_CPU_NS)
     return total / 1e3
 

@@ -137,7 +137,7 @@ def test_ids_attempts_and_phases_of_every_version(record, interpreter, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_times_of_every_version(record, interpreter, layout):
-    """By the watchpoint on the list of phases; the first compile of a thread is what makes it watched."""
+    """By the probe on time.time_ns."""
     run = record(interpreter, "kinds", layout)
     main = run.truth[0]["tid"]
     true, ours = {}, {}

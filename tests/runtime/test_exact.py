@@ -1,5 +1,6 @@
-"""Exact events: hardware watchpoints on torch's list of open phases and on the function it enters per
-inlined call, probes on its wait counters. Held against what torch itself notes in the same process."""
+"""Exact events: probes on time.time_ns, which torch calls where a phase begins and ends, and hardware
+watchpoints on the function it enters per inlined call. Held against what torch itself notes in the same
+process."""
 
 import collections
 import ctypes
@@ -21,7 +22,7 @@ import support
 pytestmark = pytest.mark.root_bpf
 
 JOB = support.REPO / "tests" / "programs" / "exact_job.py"
-PROBED = ("libc10.so", "libtorch_python.so")
+PROBED = "libtorch_python.so"
 SLOTS = 4  # debug registers of x86
 
 
@@ -54,20 +55,22 @@ def free_slots(tid):
 
 
 def changed_code(pid):
-    """Which of the probed libraries' code pages differ from their files."""
-    changed = []
+    """Which of the files with probes have code pages that differ from the file: torch's library, and
+    whichever has time.time_ns, the interpreter or a module of it."""
+    changed = set()
     with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
         for line in maps:
             found = re.match(r"(\w+)-(\w+) r-xp (\w+) \S+ \d+ +(\S+)$", line)
-            if not found or os.path.basename(found[4]) not in PROBED:
+            name = os.path.basename(found[4]) if found else ""
+            if not re.match(rf"{PROBED}|libpython|python3|time\.", name):
                 continue
             begin, end, offset = (int(text, 16) for text in found.group(1, 2, 3))
             memory.seek(begin)
             with open(found[4], "rb") as file:
                 file.seek(offset)
                 if memory.read(end - begin) != file.read(end - begin):
-                    changed.append(os.path.basename(found[4]))
-    return changed
+                    changed.add(name if name == PROBED else "clock")
+    return sorted(changed)
 
 
 # ---- spans from edges ----------------------------------------------------------------------------
@@ -128,8 +131,6 @@ class Exact:
     changed_after: list
     notes: str
     phases: list
-    waits: list
-    paused: bool
     directory: Path
 
 
@@ -147,11 +148,10 @@ def record(dynprof, target, folder):
     return out, done, free, changed
 
 
-@pytest.fixture(scope="module", params=["early", "late", "rested"])
+@pytest.fixture(scope="module", params=["early", "late"])
 def exact(request, require_root_bpf, venv_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exact")
-    # Longer than what a thread may do without a compile before its watchpoints are let rest.
-    options = {"early": [], "late": ["--import-late"], "rested": ["--pause", "31"]}[request.param]
+    options = {"early": [], "late": ["--import-late"]}[request.param]
     target = support.spawn([venv_python, JOB, folder / "truth.json", *options], timeout=180)
     dynprof = support.Dynprof(folder)
     try:
@@ -167,8 +167,6 @@ def exact(request, require_root_bpf, venv_python, tmp_path_factory):
             changed_after=changed_code(target.pid),
             notes=done.err,
             phases=spans_of(dump, samples.PHASE_BEGIN, samples.PHASE_END)[0],
-            waits=spans_of(dump, samples.WAIT_BEGIN, samples.WAIT_END)[0],
-            paused=request.param == "rested",
             directory=out,
         )
         target.send("end")
@@ -194,33 +192,20 @@ def test_every_phase_has_a_name_and_both_ends(exact):
     unnamed = [edge for edge in begins + ends if not edge.name]
     assert not unnamed, f"{len(unnamed)} of {len(begins) + len(ends)}"
     _, lonely = spans_of(exact.dump, samples.PHASE_BEGIN, samples.PHASE_END)
-    # Only what was open when a thread's first compile was noticed has no begin.
-    assert lonely <= sum(len(phases) for phases in open_when_watched(exact.dump)), lonely
-
-
-def open_when_watched(dump):
-    """The phases that were open already when a thread was watched, per watch."""
-    begins = [edge for edge in dump.edges if edge.kind == samples.WATCH_BEGIN]
-    return [dump.contexts[edge.context]["torch"]["phases"] for edge in begins]
+    assert lonely == 0
+    # Each thread is known from its first phase on: none was open when it was first looked at.
+    assert not [edge for edge in exact.dump.edges if edge.kind == samples.WATCH_BEGIN]
+    tids = {edge.tid for edge in begins}
+    assert {exact.truth["tids"]["main"], exact.truth["tids"]["second"]} <= tids
 
 
 def spans_of_compiles(exact):
-    """{(compile id, is forward): [(begin, end)]}: by watchpoint, else (a thread's first) by probe."""
+    """{(compile id, is forward): [(begin, end)]}"""
     found = collections.defaultdict(list)
-    whole = [s for s in exact.waits if s.name in ("entire_forward_compile", "entire_backward_compile")]
-    for span in exact.waits:
-        if span.name != "dynamo_compile":
-            continue
-        around = [s for s in whole if s.tid == span.tid and s.begin <= span.begin <= span.end <= s.end]
-        forward = around[-1].name == "entire_forward_compile"
-        name = "entire_frame_compile" if forward else "entire_backward_compile"
-        watched = [
-            s
-            for s in exact.phases
-            if s.name == name and s.tid == span.tid and s.begin <= span.begin <= span.end <= s.end
-        ]
-        best = watched[-1] if watched else span
-        found[span.state["id"], forward].append((best.begin, best.end))
+    for span in exact.phases:
+        if span.name in ("entire_frame_compile", "entire_backward_compile"):
+            forward = span.name == "entire_frame_compile"
+            found[span.state["id"], forward].append((span.begin, span.end))
     return found
 
 
@@ -256,42 +241,15 @@ def test_phases_last_as_long_as_torch_says(exact):
     for span in exact.phases:
         if span.name == "backend_compile" and span.state["id"]:
             ours[span.state["id"]] += (span.end - span.begin) / 1e3
-    # Not of compiles that were under way when their thread was watched.
-    late = {
-        exact.dump.contexts[edge.context]["torch"]["id"]
-        for edge in exact.dump.edges
-        if edge.kind == samples.WATCH_BEGIN
-    }
     judged = 0
     for row in exact.truth["metrics"]:
         torchs = row["aot_autograd_cumulative_compile_time_us"]
         ids = [r for r in exact.truth["metrics"] if r["compile_id"] == row["compile_id"]]
         if not row["is_forward"] or not torchs or sum(r["is_forward"] for r in ids) > 1:
             continue  # an id that was used again: which is which is another test's matter
-        if row["compile_id"] in late | {"0/0"}:
-            continue
         judged += 1
         assert abs(ours[row["compile_id"]] - torchs) <= max(1000, 0.02 * torchs), row
     assert judged >= 3
-
-
-def test_watchpoints_and_probes_agree(exact):
-    """What the probe calls a whole compile is what the watchpoint does."""
-    probed = sorted(
-        (span.begin, span.end, span.tid)
-        for span in exact.waits
-        if span.name == "entire_forward_compile"
-    )
-    watched = sorted(
-        (span.begin, span.end, span.tid) for span in exact.phases if span.name == "dynamo"
-    )
-    assert len(probed) >= 8
-    # A thread's first compile was under way before it was watched; so may one be after a rest.
-    late = sum(1 for phases in open_when_watched(exact.dump) if phases)
-    assert len(watched) >= len(probed) - max(2, late)
-    for begin, end, tid in watched:
-        inside = [p for p in probed if p[2] == tid and begin <= p[0] and p[1] <= end]
-        assert len(inside) == 1, f"no probe saw {begin}..{end}; {probed}"
 
 
 def test_thread_locals_and_frames_agree(exact):
@@ -318,10 +276,8 @@ def test_inlined_calls_equal_torchs_own_profiler(exact):
             truth[name, caller, primitive] += 1
     if not any(edge.kind == samples.INLINE_BEGIN for edge in exact.dump.edges):
         pytest.fail("no inlined call was seen")
-    # Compiled three times: before it was watched, then for this, and with torch's own profiler on.
-    first = sorted(
-        (s for s in exact.waits if s.name == "entire_forward_compile"), key=lambda s: s.begin
-    )[1]
+    # Compiled three times: the second time for this, and then with torch's own profiler on.
+    first = sorted((s for s in exact.phases if s.name == "dynamo"), key=lambda s: s.begin)[1]
     ours = collections.Counter()
     stack = []
     for edge in exact.dump.edges:
@@ -367,25 +323,9 @@ def test_runs_of_regions_and_of_their_backwards(exact):
     assert len(begins) == trained.total()
 
 
-def test_a_thread_that_does_not_compile_rests(exact):
-    """Where watching costs it something. It is watched again at its next compile."""
-    main = [edge for edge in exact.dump.edges if edge.tid == exact.truth["tids"]["main"]]
-    rests = [pair for pair in zip(main, main[1:]) if pair[0].kind == samples.WATCH_END]
-    if not exact.paused or "half a minute" not in exact.notes:
-        assert len(rests) <= 1  # when the recording ended
-        return
-    assert rests
-    for end, after in rests[:1]:
-        # Its next compile: watched before its first phase, or (a busy machine) soon after.
-        assert after.time_ns - end.time_ns > 0.3e9
-        assert after.kind in (samples.WATCH_BEGIN, samples.WAIT_BEGIN)
-        again = [e for e in main if e.kind == samples.WATCH_BEGIN and e.time_ns > end.time_ns]
-        assert again[0].time_ns - after.time_ns < 0.2e9
-
-
 def test_nothing_stays_behind(exact):
     assert exact.free_while_recording < SLOTS, "the main thread was not watched"
-    assert sorted(exact.changed_while_recording) == sorted(PROBED)
+    assert exact.changed_while_recording == sorted(["clock", PROBED])
     assert exact.free_after == SLOTS
     assert exact.changed_after == []
 
@@ -410,7 +350,8 @@ def target(venv_python, tmp_path):
 
 
 def test_slots_taken_by_a_debugger(dynprof, target, tmp_path):
-    """Probes go on where no watchpoint can be had, and one line says so."""
+    """Phases are exact where no watchpoint can be had, user functions are not counted, and one line says
+    so."""
     taken = take_slots(target.pid)
     assert len(taken) == SLOTS
     out, done, _, _ = record(dynprof, target, tmp_path)
@@ -419,13 +360,13 @@ def test_slots_taken_by_a_debugger(dynprof, target, tmp_path):
     assert len(re.findall(r"watchpoint on thread", done.err)) == 1, done.err
     dump = samples.Dump(out / "recording.dynprof")
     main = [edge for edge in dump.edges if edge.tid == target.pid]
-    assert not [edge for edge in main if edge.kind == samples.PHASE_BEGIN]
-    waits, _ = spans_of(dump, samples.WAIT_BEGIN, samples.WAIT_END)
-    assert sum(span.name == "entire_forward_compile" for span in waits) >= 8
+    assert not [edge for edge in main if edge.kind == samples.INLINE_BEGIN]
+    phases, _ = spans_of(dump, samples.PHASE_BEGIN, samples.PHASE_END)
+    assert sum(span.name == "entire_frame_compile" for span in phases) >= 8
 
 
 def test_without_watchpoints(dynprof, target, tmp_path):
-    """Asked for: probes alone, and no line about it."""
+    """Asked for: phases are exact all the same, and there is no line about it."""
     run = dynprof.start("--pid", target.pid, "--no-watchpoints", "-F", 99, "-o", tmp_path / "out")
     samples.wait_until_sampling(run)
     target.send("go")
@@ -435,10 +376,9 @@ def test_without_watchpoints(dynprof, target, tmp_path):
     done = run.wait()
     assert done.rc == 0 and not re.search("note: .*watch", done.err), done
     rows = json.loads((tmp_path / "out" / "compiles.json").read_text())["compiles"]
-    # Where one attempt ends and the next begins no probe tells.
-    retried = {row["trace_id"] for row in rows if row["attempt"] > 0}
-    inexact = {row["trace_id"] for row in rows if not row["exact"]}
-    assert len(rows) >= 8 and inexact <= retried, (inexact, retried)
+    assert len(rows) >= 8 and all(row["exact"] for row in rows)
+    dump = samples.Dump(tmp_path / "out" / "recording.dynprof")
+    assert not [edge for edge in dump.edges if edge.kind == samples.INLINE_BEGIN]
 
 
 def test_killed_while_watching(dynprof, target, tmp_path):

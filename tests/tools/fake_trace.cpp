@@ -54,7 +54,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   auto done = argc == 3 ? write_all(*recording, argv[2])
-                        : export_recording(Attribution(*recording), argv[2], argv[3]);
+                        : export_recording(Attribution(*recording), argv[2], {argv[3]});
   if (done) return 0;
   std::fprintf(stderr, "%s\n", done.error().what.c_str());
   return done.error().exit_code;

@@ -32,7 +32,7 @@ class ExportFormats : public testing::Test {
     return text.str();
   }
   Result<void> write(std::string_view format, const std::string& name, std::string_view id = {}) {
-    return export_recording(*attribution, format, folder / name, id);
+    return export_recording(*attribution, format, {folder / name}, id);
   }
   fs::path folder;
   FakeTraining training;

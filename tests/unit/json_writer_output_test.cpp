@@ -155,12 +155,12 @@ TEST_F(OutputTest, LinksAreNotFollowed) {
 
 TEST_F(OutputTest, ADirectoryDescriptorIsEnough) {
   UniqueFd directory(::open(folder.c_str(), O_DIRECTORY | O_CLOEXEC));
-  auto file = OutputFile::create(directory.get(), "inside", {}, "shown/inside");
+  auto file = OutputFile::create(directory.get(), "inside", "shown/inside");
   ASSERT_TRUE(file);
   (*file)->write("text");
   ASSERT_TRUE((*file)->finish());
   EXPECT_EQ(slurp(folder / "inside"), "text");
-  auto again = OutputFile::create(directory.get(), "inside", {}, "shown/inside");
+  auto again = OutputFile::create(directory.get(), "inside", "shown/inside");
   ASSERT_FALSE(again);
   EXPECT_NE(again.error().what.find("shown/inside"), std::string::npos);
 }

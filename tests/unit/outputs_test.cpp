@@ -53,7 +53,9 @@ struct OutputsTest : testing::Test {
     Terminal quiet(true);
     OutputOptions options;
     options.call_graphs = false;
-    auto done = write_outputs(*out, options, quiet);
+    auto recording = out->readable(kRecordingName);
+    ASSERT_TRUE(recording);
+    auto done = write_outputs(*out, std::move(*recording), options, quiet);
     EXPECT_TRUE(done) << done.error().what;
   }
   std::set<std::string> files() const {

@@ -362,6 +362,21 @@ TEST_F(SpansTest, RunsOfRegions) {
   EXPECT_FALSE(runs[2].end_known);
 }
 
+TEST_F(SpansTest, ARunThatWasLeftHasNoEnd) {
+  edges.region_begin("Torch-Compiled Region: 1/0");
+  edges.region_begin("Torch-Compiled Region: 2/0");
+  fake.pass_ms(5);
+  edges.emit(EdgeKind::kRegionEnd, "", kLeftBefore);
+  edges.region_end();
+  const Spans made = spans();
+  const std::vector<RegionRun>& runs = made.threads()[0].runs;
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_TRUE(runs[0].end_known);
+  EXPECT_FALSE(runs[1].end_known);
+  EXPECT_EQ(runs[1].end_ns, runs[1].begin_ns);
+  EXPECT_EQ(made.losses().ends, 1u);
+}
+
 TEST_F(SpansTest, IdsOfRegions) {
   EXPECT_EQ(region_id("Torch-Compiled Region: 10/3").text(), "10/3");
   for (const char* text : {"", "1/0", "Torch-Compiled Region: ", "Torch-Compiled Region: 1",

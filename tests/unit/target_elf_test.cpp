@@ -37,7 +37,8 @@ UniqueFd in_memory(const std::vector<char>& bytes) {
 
 TEST(TargetElf, FindsASymbolWhereItIs) {
   std::string exe = read_exe(::getpid());
-  auto elf = ElfImage::open(UniqueFd(::open(exe.c_str(), O_RDONLY | O_CLOEXEC)), exe);
+  ReadBudget budget = budget_for_one_file();
+  auto elf = ElfImage::open(UniqueFd(::open(exe.c_str(), O_RDONLY | O_CLOEXEC)), exe, budget);
   ASSERT_TRUE(elf) << elf.error().what;
   auto mappings = read_mappings(::getpid());
   ASSERT_TRUE(mappings);
@@ -49,7 +50,7 @@ TEST(TargetElf, FindsASymbolWhereItIs) {
   ASSERT_TRUE(bias);
   constexpr std::array<std::string_view, 2> kNames = {"target_elf_test_marker",
                                                       "no_such_symbol_anywhere"};
-  auto found = elf->find_symbols(kNames);
+  auto found = elf->find_symbols(kNames, budget);
   ASSERT_TRUE(found[0]);
   EXPECT_FALSE(found[1]);
   EXPECT_EQ(found[0]->address + *bias, reinterpret_cast<std::uint64_t>(&target_elf_test_marker));
@@ -64,15 +65,17 @@ TEST(TargetElf, RefusesWhatIsNone) {
   for (std::string text : {std::string(), std::string("#!/bin/sh\n"), std::string(4096, '\0'),
                            std::string("\x7f"
                                        "ELF")}) {
-    EXPECT_FALSE(ElfImage::open(in_memory({text.begin(), text.end()}), "x"));
+    ReadBudget budget = budget_for_one_file();
+    EXPECT_FALSE(ElfImage::open(in_memory({text.begin(), text.end()}), "x", budget));
   }
 }
 
 void look(const std::vector<char>& bytes) {
-  auto elf = ElfImage::open(in_memory(bytes), "x");
+  ReadBudget budget = budget_for_one_file();
+  auto elf = ElfImage::open(in_memory(bytes), "x", budget);
   if (!elf) return;
   constexpr std::array<std::string_view, 2> kNames = {"main", "_PyRuntime"};
-  (void)elf->find_symbols(kNames);
+  (void)elf->find_symbols(kNames, budget);
   Mapping mapping;
   mapping.start = 0x10000;
   mapping.end = 0x20000;

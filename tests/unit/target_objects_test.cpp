@@ -142,6 +142,7 @@ TEST_F(TargetObjects, Integers) {
   EXPECT_FALSE(objects_.read_int(integer(3, {1, 1, 1})));
   EXPECT_FALSE(objects_.read_int(integer(1, {1u << 30})));
   EXPECT_FALSE(objects_.read_int(integer(std::numeric_limits<std::int64_t>::min() + 1, {1})));
+  EXPECT_FALSE(objects_.read_int(integer(std::numeric_limits<std::int64_t>::min(), {1})));
   EXPECT_FALSE(objects_.read_int(0));
 }
 

@@ -14,7 +14,6 @@ __attribute__((section(".probes"), used)) unsigned short usdt_test_here_semaphor
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
@@ -27,8 +26,10 @@ namespace {
 __attribute__((noinline)) void fire(int number) { STAP_PROBE1(usdt_test, here, number); }
 
 std::string own_file() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::ifstream file("/proc/self/exe", std::ios::binary | std::ios::ate);
+  std::string bytes(static_cast<std::size_t>(file.tellg()), '\0');
+  file.seekg(0).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
 }
 
 UniqueFd in_memory(std::string_view bytes) {

@@ -1,13 +1,12 @@
 // `compiles`: what a process has compiled so far, read from its memory without stopping it.
 #include "user/cli/cmd_compiles.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 
-#include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
+#include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
+#include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
 
 namespace dynprof {
@@ -26,20 +25,22 @@ Result<CompileHistory> read_history(pid_t pid) {
 
 int run_compiles(const CommandLine& line) {
   Terminal terminal(line.quiet);
+  keep_only_reading();
   auto history = read_history(line.compiles.pid);
   if (!history) {
     print_error(history.error());
     return history.error().exit_code;
   }
-  for (const std::string& problem : history->problems) {
-    terminal.line("warning: " + escape_terminal(problem));
-  }
-  if (line.compiles.json) {
-    fmt::print("{}\n", to_json(*history).dump(1));
-  } else if (line.compiles.times) {
-    fmt::print("{}", compile_times_table(*history));
-  } else {
-    fmt::print("{}", compiles_table(*history));
+  for (const std::string& problem : history->problems) terminal.line("warning: " + problem);
+  const std::string text =
+      line.compiles.json
+          ? to_json(*history).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) +
+                "\n"
+      : line.compiles.times ? compile_times_table(*history)
+                            : compiles_table(*history);
+  if (auto printed = print_out(text); !printed) {
+    print_error(printed.error());
+    return printed.error().exit_code;
   }
   return 0;
 }

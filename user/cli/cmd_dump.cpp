@@ -1,15 +1,15 @@
 // `dump`: where each thread of a process stands and what it compiles, at one moment.
 #include "user/cli/cmd_dump.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
+#include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
+#include "user/preflight/capabilities.h"
 
 namespace dynprof {
 namespace {
@@ -114,7 +114,9 @@ Json to_json(const ProcessDump& dump) {
   out["other_threads"] = dump.other_threads;
   out["subinterpreter_threads"] = dump.elsewhere;
   out["threads_left_out"] = dump.threads_dropped;
-  out["problems"] = dump.problems;
+  out["problems"] = Json::array();
+  for (const std::string& problem : dump.problems)
+    out["problems"].push_back(backslash_escaped(problem));
   out["threads"] = Json::array();
   for (const ThreadDump& thread : dump.threads) out["threads"].push_back(thread_json(thread));
   return out;
@@ -122,18 +124,21 @@ Json to_json(const ProcessDump& dump) {
 
 int run_dump(const CommandLine& line) {
   Terminal terminal(line.quiet);
+  keep_only_reading();
   auto dump = dump_process(line.dump.pid);
   if (!dump) {
     print_error(dump.error());
     return dump.error().exit_code;
   }
-  for (const std::string& problem : dump->problems) {
-    terminal.line("warning: " + escape_terminal(problem));
-  }
-  if (line.dump.json) {
-    fmt::print("{}\n", to_json(*dump).dump(1));
-  } else {
-    fmt::print("{}", dump_text(*dump));
+  for (const std::string& problem : dump->problems) terminal.line("warning: " + problem);
+  const std::string text =
+      line.dump.json
+          ? to_json(*dump).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) +
+                "\n"
+          : dump_text(*dump);
+  if (auto printed = print_out(text); !printed) {
+    print_error(printed.error());
+    return printed.error().exit_code;
   }
   return 0;
 }

@@ -9,8 +9,10 @@
 #include "user/cli/outputs.h"
 #include "user/cli/stop_signals.h"
 #include "user/cli/terminal.h"
+#include "user/cli/without_root.h"
 #include "user/collector/session.h"
 #include "user/preflight/capabilities.h"
+#include "user/target/descriptor_limit.h"
 
 namespace dynprof {
 namespace {
@@ -69,6 +71,14 @@ int fail(const Error& failure) {
   return failure.exit_code;
 }
 
+Error whole_all_the_same(Error failure, const OutputDirectory& directory) {
+  if (failure.hint.empty())
+    failure.hint =
+        fmt::format("the recording is whole; once that is repaired: dynprof-bpf report {}",
+                    escape_terminal(directory.path()));
+  return failure;
+}
+
 }  // namespace
 
 int run_record(const CommandLine& line, const std::string& shown_command) {
@@ -88,11 +98,13 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
     session_options.targets = {launched->pid()};
     session_options.launched = true;
   }
+  raise_descriptor_limit();
   session_options.frequency_hz = options.frequency_hz;
   session_options.duration_ns = options.duration_ns;
   session_options.max_bytes = options.max_bytes;
   session_options.event = options.event;
   session_options.children = options.children;
+  session_options.passive = options.passive;
   session_options.watchpoints = options.watchpoints;
   session_options.direct_map = options.direct_map;
   session_options.native = options.native;
@@ -104,6 +116,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;
+  const OutputDirectory* output = nullptr;
+  hooks.disk_is_nearly_full = [&] { return output && output->disk_is_nearly_full(); };
   hooks.progress = [&](const SessionStatus& status) { terminal.progress(progress_text(status)); };
   hooks.naming = [&](const std::string& path) {
     terminal.progress("naming the frames of " + escape_terminal(path));
@@ -115,6 +129,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   auto directory = OutputDirectory::create(
       options.directory.empty() ? default_directory(named(session_options)) : options.directory);
   if (!directory) return fail(directory.error());
+  output = &*directory;
 
   auto recorded = record(line, terminal, *directory, **session, launched);
   terminal.clear_progress();
@@ -126,6 +141,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   // As perf does: Control-C is meant for the command too. At the end of -d it runs on.
   if (launched && recorded->reason == "interrupted") launched->terminate();
   session->reset();  // BPF programs and maps are gone before the outputs are made
+  StopSignals::end_at_once(true);
 
   terminal.line(fmt::format(
       "Captured {} samples ({} lost) in {}: {}.", format_count(recorded->status.samples),
@@ -135,15 +151,17 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
   output_options.cpu_only = options.cpu_only;
+  if (options.max_trace_bytes > 0) output_options.max_trace_bytes = options.max_trace_bytes;
   output_options.print_report = options.print_report;
-  if (auto written = write_outputs(*directory, output_options, terminal); !written) {
-    Error failure = written.error();
-    if (failure.hint.empty())
-      failure.hint =
-          fmt::format("the recording is whole; when that is mended: dynprof-bpf report {}",
-                      escape_terminal(directory->path()));
-    return fail(failure);
-  }
+  auto file = directory->readable(kRecordingName);
+  if (!file) return fail(file.error());
+  auto status = write_without_root(*directory, terminal, [&] {
+    auto written = write_outputs(*directory, std::move(*file), output_options, terminal);
+    return written ? 0 : fail(whole_all_the_same(written.error(), *directory));
+  });
+  if (!status) return fail(whole_all_the_same(status.error(), *directory));
+  if (*status != 0) return *status;
+  StopSignals::end_at_once(false);  // Control-C is the command's again: we wait for it
   return launched ? launched->wait() : 0;
 }
 

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -12,11 +14,14 @@
 #include "symbolizer/export/export.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/recording/open_fd.h"
 #include "symbolizer/report/report.h"
 #include "user/cli/commands.h"
-#include "user/cli/output_directory.h"
 #include "user/cli/outputs.h"
+#include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
+#include "user/cli/without_root.h"
+#include "user/privileges/leave_root.h"
 #include "user/symbols/find_names.h"
 
 namespace dynprof {
@@ -42,15 +47,54 @@ Result<std::unique_ptr<Recording>> named(std::unique_ptr<Recording> recording,
   return with_names(std::move(recording), std::move(found.names), std::move(found.places));
 }
 
-Result<std::unique_ptr<Recording>> open_recording(const std::string& where,
+// The recording is opened with the rights we were started with, and nothing more: its bytes are read
+// without them, as are the symbol files, which a plain root may still read whoever owns them.
+Result<UniqueFd> open_and_leave_root(const std::string& where, bool symbols, Terminal& terminal) {
+  ASSIGN_OR_RETURN(UniqueFd file, recording::open_for_reading(recording_path(where)));
+  std::string note;
+  TRY(leave_root(note, symbols ? Keep::kReading : Keep::kNothing));
+  if (!note.empty()) terminal.line("note: " + note);
+  return file;
+}
+
+Result<std::unique_ptr<Recording>> read_recording(UniqueFd file, const std::string& where,
                                                   const std::string& symbols, Terminal& terminal) {
   // Frames are renamed as they were recorded, and then shown with what is inlined in them.
-  ASSIGN_OR_RETURN(auto recording, symbols.empty()
-                                       ? Recording::open(recording_path(where))
-                                       : Recording::open_as_recorded(recording_path(where)));
+  ASSIGN_OR_RETURN(auto recording, recording::open_fd(std::move(file), recording_path(where),
+                                                      /*inlined_shown=*/symbols.empty()));
   warn_of_losses(*recording, terminal);
-  if (!symbols.empty()) return named(std::move(recording), symbols, terminal);
-  return recording;
+  if (symbols.empty()) return recording;
+  auto renamed = named(std::move(recording), symbols, terminal);
+  TRY(give_up_reading());
+  return renamed;
+}
+
+// `sudo_uid`: of the user behind sudo, whose rights files are made with.
+int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line,
+              std::optional<uid_t> sudo_uid, Terminal& terminal) {
+  auto recording =
+      read_recording(std::move(file), line.exports.directory, line.exports.symbols, terminal);
+  if (!recording) return fail(recording.error());
+  Attribution attribution(**recording);
+  ExportSettings settings;
+  settings.cpu_only = line.exports.cpu_only;
+  if (line.exports.max_trace_bytes > 0) settings.max_trace_bytes = line.exports.max_trace_bytes;
+  settings.note = [&](const std::string& sentence) {
+    terminal.line("note: " + sentence + "; --max-trace-size sets the limit");
+  };
+  auto written =
+      export_recording(attribution, line.exports.format, target, line.exports.compile, settings);
+  if (!written) {
+    Error failure = written.error();
+    if (failure.errno_value == EACCES && sudo_uid)
+      failure.hint = fmt::format(
+          "files are made with the rights of uid {}, who called sudo: choose a place that user may "
+          "write to with -o FILE",
+          *sudo_uid);
+    return fail(failure);
+  }
+  terminal.line(fmt::format("wrote {}", escape_terminal(target.path)));
+  return 0;
 }
 
 Error usage_error(std::string what, std::string hint) {
@@ -112,26 +156,39 @@ Result<ReportOptions> report_options(const ReportArguments& arguments,
 
 int run_report(const CommandLine& line) {
   Terminal terminal(line.quiet);
-  auto recording = open_recording(line.report.directory, line.report.symbols, terminal);
+  const ReportArguments& arguments = line.report;
+  auto file = open_and_leave_root(arguments.directory, !arguments.symbols.empty(), terminal);
+  if (!file) return fail(file.error());
+  auto recording =
+      read_recording(std::move(*file), arguments.directory, arguments.symbols, terminal);
   if (!recording) return fail(recording.error());
   Attribution attribution(**recording);
-  auto options = report_options(line.report, attribution);
+  auto options = report_options(arguments, attribution);
   if (!options) return fail(options.error());
-  FoldedRecording folded(attribution, line.report.cpu_only);
-  fmt::print("{}", render_report(folded, *options));
+  FoldedRecording folded(attribution, arguments.cpu_only);
+  if (auto printed = print_out(render_report(folded, *options)); !printed)
+    return fail(printed.error());
   return 0;
 }
 
 int run_export(const CommandLine& line) {
   Terminal terminal(line.quiet);
-  auto recording = open_recording(line.exports.directory, line.exports.symbols, terminal);
-  if (!recording) return fail(recording.error());
-  Attribution attribution(**recording);
-  auto written = export_recording(attribution, line.exports.format, line.exports.output,
-                                  line.exports.compile, owner_behind_sudo(), line.exports.cpu_only);
-  if (!written) return fail(written.error());
-  terminal.line(fmt::format("wrote {}", escape_terminal(line.exports.output)));
-  return 0;
+  const ExportOptions& arguments = line.exports;
+  const bool symbols = !arguments.symbols.empty();
+  if (arguments.output != "-" && is_plain_root()) {
+    auto file = recording::open_for_reading(recording_path(arguments.directory));
+    if (!file) return fail(file.error());
+    auto status = write_file_without_root(
+        arguments.output, symbols ? Keep::kReading : Keep::kNothing, [&](int output) {
+          return export_to({arguments.output, output}, std::move(*file), line, {}, terminal);
+        });
+    return status ? *status : fail(status.error());
+  }
+  const auto user = user_behind_sudo();  // gone with root's rights
+  auto file = open_and_leave_root(arguments.directory, symbols, terminal);
+  if (!file) return fail(file.error());
+  return export_to({arguments.output}, std::move(*file), line,
+                   user ? std::optional(user->uid) : std::nullopt, terminal);
 }
 
 }  // namespace dynprof

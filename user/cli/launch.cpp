@@ -8,20 +8,21 @@
 #include <unistd.h>
 
 #include "symbolizer/base/text.h"
-#include "user/cli/output_directory.h"
 #include "user/cli/stop_signals.h"
+#include "user/privileges/user_identity.h"
 
 namespace dynprof {
 namespace {
 
 // In the child, between fork and exec: system calls only.
 [[noreturn]] void run_child(int go, int failure, char* const* arguments,
-                            const std::optional<FileOwner>& owner) {
+                            const std::optional<UserIdentity>& user) {
   char byte = 0;
   if (read(go, &byte, 1) != 1) _exit(127);  // the parent gave up
-  StopSignals::restore_defaults();
-  if (owner && (setgroups(1, &owner->gid) || setresgid(owner->gid, owner->gid, owner->gid) ||
-                setresuid(owner->uid, owner->uid, owner->uid)))
+  StopSignals::restore();
+  if (user &&
+      (setgroups(user->groups.size(), user->groups.data()) ||
+       setresgid(user->gid, user->gid, user->gid) || setresuid(user->uid, user->uid, user->uid)))
     _exit(127);
   execvp(arguments[0], arguments);
   int value = errno;
@@ -40,12 +41,12 @@ Result<LaunchedCommand> LaunchedCommand::start(const std::vector<std::string>& c
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  auto owner = owner_behind_sudo();
+  auto user = user_behind_sudo();  // reads files: before the fork
   pid_t pid = fork();
   if (pid < 0) return errno_error("cannot start a process");
   if (pid == 0) {
     close(go_write.release());
-    run_child(go_read.get(), failure_write.get(), arguments.data(), owner);
+    run_child(go_read.get(), failure_write.get(), arguments.data(), user);
   }
   LaunchedCommand launched(pid, std::move(go_write), std::move(failure_read));
   launched.name_ = command[0];

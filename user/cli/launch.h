@@ -1,5 +1,5 @@
 // Starts the command of `record -- CMD`: held back until the recording is attached, as the user behind
-// sudo, with the environment untouched.
+// sudo with all groups of that user, with the environment untouched.
 #pragma once
 
 #include <sys/types.h>

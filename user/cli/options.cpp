@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "symbolizer/export/export.h"
+#include "user/cli/standard_streams.h"
 #include "version.h"
 
 namespace dynprof {
@@ -75,7 +76,7 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 }
 
 struct RawOptions {
-  std::string pid, duration, max_size, off_cpu_threshold, table_memory;
+  std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
   std::string event = "cpu-clock", gpu = "auto";
   long long frequency = 99;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
@@ -85,6 +86,19 @@ struct RawOptions {
   std::string compiles_pid;
   std::string dump_pid;
 };
+
+void add_trace_size(CLI::App& verb, RawOptions& raw) {
+  verb.add_option("--max-trace-size", raw.max_trace_size,
+                  "largest chrome trace, uncompressed; short slices are then merged (default 100M)")
+      ->type_name("SIZE");
+}
+
+Result<void> finish_trace_size(const RawOptions& raw, std::uint64_t& bytes) {
+  if (raw.max_trace_size.empty()) return {};
+  ASSIGN_OR_RETURN(bytes, parse_size(raw.max_trace_size));
+  if (bytes == 0) return usage_error("trace size is zero", "for example --max-trace-size 500M");
+  return {};
+}
 
 void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("record", "attach, sample, and write the output directory");
@@ -101,9 +115,12 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("-e,--event", raw.event, "cpu-clock (default) or cycles")->type_name("EVENT");
   verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
       ->type_name("SIZE");
+  add_trace_size(*verb, raw);
   verb->add_option("--gpu", raw.gpu, "GPU work: auto (default), on (wants the library), off")
       ->type_name("MODE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
+  verb->add_flag("--passive", line.record.passive,
+                 "change nothing in the target: samples and its memory only");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for machines where watching is dear");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
@@ -151,7 +168,7 @@ void add_report(CLI::App& app, CommandLine& line) {
   verb->add_flag("--stdio", line.report.stdio, "accepted for perf's sake");
 }
 
-void add_export(CLI::App& app, CommandLine& line) {
+void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("export", "write a recording in another format");
   verb->add_option("dir", line.exports.directory, "output directory, or a recording file")
       ->required()
@@ -168,6 +185,7 @@ void add_export(CLI::App& app, CommandLine& line) {
   verb->add_option("--symbols", line.exports.symbols,
                    "name native frames by files below here that have the recorded build-ids")
       ->type_name("DIR");
+  add_trace_size(*verb, raw);
   std::string formats = "Formats:\n";
   for (const ExportFormat& format : export_formats())
     formats += fmt::format("  {:<12} {}\n", format.name, format.description);
@@ -249,6 +267,9 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     line.record.gpu = GpuMode::kOff;
   else if (raw.gpu != "auto")
     return usage_error(fmt::format("--gpu {}: no such mode", raw.gpu), "--gpu auto, on or off");
+  if (line.record.passive && raw.gpu == "on")
+    return usage_error("--gpu on wants probes in the target: --passive contradicts it",
+                       "leave out one of the two");
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
   line.record.direct_map = !raw.no_direct_map;
@@ -259,6 +280,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     ASSIGN_OR_RETURN(line.record.table_bytes, parse_size(raw.table_memory));
   }
   line.record.call_graphs = !raw.no_svg;
+  TRY(finish_trace_size(raw, line.record.max_trace_bytes));
   return {};
 }
 
@@ -317,12 +339,12 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   app.fallthrough();  // -q and -v may follow the verb
   add_record(app, line, raw);
   add_report(app, line);
-  add_export(app, line);
+  add_export(app, line, raw);
   add_compiles(app, line, raw);
   add_dump(app, line, raw);
 
   if (words.empty() && !has_command) {
-    fmt::print("{}", app.help());
+    TRY(print_out(app.help()));
     return usage_error("no process given", "sudo dynprof-bpf --pid PID");
   }
   // The verb-less form is `record` that prints its report.
@@ -353,10 +375,10 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     const auto verbs = app.get_subcommands();
-    fmt::print("{}", verbs.empty() ? app.help() : verbs.front()->help());
+    TRY(print_out(verbs.empty() ? app.help() : verbs.front()->help()));
     return line;
   } catch (const CLI::CallForVersion&) {
-    fmt::print("dynprof-bpf {}\n", DYNPROF_VERSION);
+    TRY(print_out(fmt::format("dynprof-bpf {}\n", DYNPROF_VERSION)));
     return line;
   } catch (const CLI::ParseError& failure) {
     return explain(app, failure, words);
@@ -377,7 +399,10 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     TRY(finish_dump(line, raw));
   } else {
     line.verb = verb == "report" ? Verb::kReport : Verb::kExport;
-    if (line.verb == Verb::kExport) TRY(check_format(line.exports.format));
+    if (line.verb == Verb::kExport) {
+      TRY(check_format(line.exports.format));
+      TRY(finish_trace_size(raw, line.exports.max_trace_bytes));
+    }
   }
   return line;
 }

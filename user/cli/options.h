@@ -23,6 +23,7 @@ struct RecordOptions {
   SamplingEvent event = SamplingEvent::kCpuClock;
   GpuMode gpu = GpuMode::kAuto;
   bool children = true;
+  bool passive = false;
   bool watchpoints = true;
   bool direct_map = true;
   bool native = true;
@@ -30,10 +31,11 @@ struct RecordOptions {
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
   bool cpu_only = false;  // profiles of time on the CPU alone
   bool command_lines = true;
-  std::string table_cache;        // "": the default
-  std::uint64_t table_bytes = 0;  // 0: the default
-  bool call_graphs = true;        // SVG by gprof2dot and dot
-  bool print_report = false;      // the verb-less form prints the report when it is done
+  std::string table_cache;            // "": the default
+  std::uint64_t table_bytes = 0;      // 0: the default
+  bool call_graphs = true;            // SVG by gprof2dot and dot
+  std::uint64_t max_trace_bytes = 0;  // 0: the default
+  bool print_report = false;          // the verb-less form prints the report when it is done
 };
 
 struct ReportArguments {
@@ -54,6 +56,7 @@ struct ExportOptions {
   std::string output;
   std::string compile;
   bool cpu_only = false;
+  std::uint64_t max_trace_bytes = 0;  // 0: the default
   std::string symbols;
 };
 

@@ -3,47 +3,41 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <cstdlib>
+#include <algorithm>
 
 #include "symbolizer/base/text.h"
+#include "user/privileges/acting_as.h"
 
 namespace dynprof {
 namespace {
 
-std::optional<unsigned> id_from_environment(const char* name) {
-  const char* text = std::getenv(name);
-  if (!text || !*text) return std::nullopt;
-  char* end = nullptr;
-  unsigned long value = std::strtoul(text, &end, 10);
-  if (*end || value > 0xfffffffeUL) return std::nullopt;
-  return static_cast<unsigned>(value);
-}
+constexpr std::uint64_t kWantedFree = 64 << 20;
 
 }  // namespace
-
-std::optional<FileOwner> owner_behind_sudo() {
-  if (geteuid() != 0) return std::nullopt;
-  auto uid = id_from_environment("SUDO_UID");
-  auto gid = id_from_environment("SUDO_GID");
-  if (!uid || !gid || *uid == 0) return std::nullopt;
-  return FileOwner{*uid, *gid};
-}
 
 Result<OutputDirectory> OutputDirectory::create_at(int parent, const std::string& name,
                                                    const std::string& shown) {
   std::string visible = escape_terminal(shown);
+  const auto user = user_behind_sudo();
+  ASSIGN_OR_RETURN(const ActingAs acting, ActingAs::user(user));
   if (mkdirat(parent, name.c_str(), 0700)) {
     std::string hint;
+    if (errno == EACCES || errno == EROFS || errno == ENOSPC)
+      hint = "choose a place you may write to with -o DIR";
+    if (errno == EACCES && user)
+      hint = fmt::format(
+          "files are made with the rights of uid {}, who called sudo: choose a place that user may "
+          "write to with -o DIR",
+          user->uid);
     if (errno == EEXIST) hint = "choose another with -o DIR: a recording is never overwritten";
     if (errno == ENOENT) hint = "create the directory it lies in first";
     return errno_error(fmt::format("cannot create directory {}", visible), hint);
   }
   UniqueFd fd(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return errno_error(fmt::format("cannot open directory {}", visible));
-  if (auto owner = owner_behind_sudo(); owner && fchown(fd.get(), owner->uid, owner->gid))
-    return errno_error(fmt::format("cannot give directory {} to uid {}", visible, owner->uid));
   return OutputDirectory(std::move(fd), shown);
 }
 
@@ -56,17 +50,30 @@ Result<OutputDirectory> OutputDirectory::subdirectory(const std::string& name) c
 }
 
 Result<std::unique_ptr<OutputFile>> OutputDirectory::file(const std::string& name) const {
-  return OutputFile::create(fd_.get(), name, owner_behind_sudo(), path_ + "/" + name);
+  return OutputFile::create(fd_.get(), name, path_ + "/" + name);
 }
 
 Result<UniqueFd> OutputDirectory::plain_file(const std::string& name) const {
+  ASSIGN_OR_RETURN(const ActingAs acting, ActingAs::user(user_behind_sudo()));
   UniqueFd fd(
       openat(fd_.get(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) return errno_error(fmt::format("cannot create {}/{}", escape_terminal(path_), name));
-  if (auto owner = owner_behind_sudo(); owner && fchown(fd.get(), owner->uid, owner->gid))
-    return errno_error(
-        fmt::format("cannot give {}/{} to uid {}", escape_terminal(path_), name, owner->uid));
   return fd;
+}
+
+Result<UniqueFd> OutputDirectory::readable(const std::string& name) const {
+  UniqueFd fd(openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd)
+    return errno_error(fmt::format("cannot read {}/{}", escape_terminal(path_), name),
+                       "somebody removed it while it was written: record again");
+  return fd;
+}
+
+bool OutputDirectory::disk_is_nearly_full() const {
+  struct statvfs disk {};
+  if (fstatvfs(fd_.get(), &disk) != 0 || disk.f_blocks == 0) return false;
+  const std::uint64_t block = disk.f_frsize;
+  return disk.f_bavail * block < std::min(kWantedFree, disk.f_blocks * block / 20);
 }
 
 }  // namespace dynprof

@@ -1,8 +1,8 @@
-// The directory a recording and everything made from it goes into: new, private (0700), and given to
-// the user behind sudo. Files are made relative to its descriptor, never by path.
+// The directory a recording and everything made from it goes into: new, private (0700), and made with
+// the rights of the user behind sudo. Files are made relative to its descriptor, never by path.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "symbolizer/base/file_output.h"
@@ -10,9 +10,6 @@
 #include "symbolizer/base/unique_fd.h"
 
 namespace dynprof {
-
-// SUDO_UID and SUDO_GID, if we are root and they name somebody else.
-std::optional<FileOwner> owner_behind_sudo();
 
 class OutputDirectory {
  public:
@@ -22,7 +19,11 @@ class OutputDirectory {
   Result<std::unique_ptr<OutputFile>> file(const std::string& name) const;
   // A file that is kept even if we die while writing it: the recording.
   Result<UniqueFd> plain_file(const std::string& name) const;
+  Result<UniqueFd> readable(const std::string& name) const;
   Result<OutputDirectory> subdirectory(const std::string& name) const;
+
+  // Less is free where it lies than 64 MiB and than a twentieth of that file system.
+  bool disk_is_nearly_full() const;
 
   const std::string& path() const { return path_; }
   int fd() const { return fd_.get(); }

@@ -1,24 +1,26 @@
 #include "user/cli/outputs.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <map>
 #include <string_view>
+#include <vector>
 
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/base/gzip.h"
 #include "symbolizer/base/text.h"
-#include "symbolizer/export/callgraph.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/compiles_json.h"
 #include "symbolizer/export/dynamo_pstats.h"
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/recording/open_fd.h"
 #include "symbolizer/report/report.h"
+#include "user/cli/call_graphs.h"
+#include "user/cli/standard_streams.h"
 
 namespace dynprof {
 namespace {
@@ -45,9 +47,9 @@ class Outputs {
     write_file(directory_, "compiles.json", compiles_json(attribution_, folded_.counts()));
     write_profiles();
     write_dynamo_profiles();
-    write_traces();
+    write_traces(options.max_trace_bytes);
     write_generated_code();
-    bool graphs = options.call_graphs && compiles_ && write_call_graphs();
+    bool graphs = options.call_graphs && compiles_ && write_call_graphs(options);
     ReportOptions report;
     report_ = render_report(folded_, report);
     if (!graphs) {  // the two tables stand in for the pictures
@@ -116,7 +118,7 @@ class Outputs {
     });
   }
 
-  void write_traces() {
+  void write_traces(std::uint64_t max_bytes) {
     std::vector<TraceTarget> targets;
     targets.push_back({{}, [this]() -> Result<std::unique_ptr<ByteSink>> {
                          ASSIGN_OR_RETURN(auto file, directory_.file("trace.json.gz"));
@@ -130,8 +132,10 @@ class Outputs {
                            }});
       });
     }
-    if (auto done = write_chrome_traces(attribution_, std::move(targets)); !done)
-      failed(done.error());
+    auto done = write_chrome_traces(attribution_, std::move(targets), max_bytes);
+    if (!done) return failed(done.error());
+    if (std::string merged = done->sentence(max_bytes); !merged.empty())
+      terminal_.line("note: " + merged + "; --max-trace-size sets the limit");
   }
 
   // Names and bytes are the target's: each file is new, in a directory of ours, and nothing is run.
@@ -157,35 +161,20 @@ class Outputs {
     }
   }
 
-  // False: no tools, said in one line.
-  bool write_call_graphs() {
-    const char* path = std::getenv("PATH");
-    auto tools = find_callgraph_tools(path ? path : "");
-    if (!tools) {
-      terminal_.line("note: " + tools.error().what);
-      return false;
-    }
-    CallgraphOptions options;
-    options.run_as = owner_behind_sudo();
-    bool all = true;
-    auto draw = [&](const std::string& stem) {
-      terminal_.progress(fmt::format("call graph of {}", stem));
-      auto svg = compiles_->plain_file(stem + ".svg");
-      if (!svg) return failed(svg.error());
-      // By path, which could be another file by now: it is read by a process without our rights.
-      std::string profile = fmt::format("{}/{}.profile", compiles_->path(), stem);
-      if (auto done = write_callgraph(*tools, profile, svg->get(), options); !done) {
-        unlinkat(compiles_->fd(), (stem + ".svg").c_str(), 0);
-        terminal_.line(fmt::format("note: no call graph of {}: {}", stem, done.error().what));
-        all = false;
-        return;
-      }
-      call_graphs_++;
-    };
-    for_each_sampled([&](CompileIndex, const std::string& stem) { draw(stem); });
-    for_each_traced([&](const DynamoProfile&, const std::string& stem) { draw(stem); });
-    terminal_.clear_progress();
-    return all;
+  // False: there are compiles without a picture, said in one line.
+  bool write_call_graphs(const OutputOptions& options) {
+    CallGraphs graphs(*compiles_, terminal_, {options.most_call_graphs, options.call_graph_time});
+    if (!graphs.tools_found()) return false;
+    std::vector<CompileIndex> order;
+    for_each_sampled([&](CompileIndex i, const std::string&) { order.push_back(i); });
+    const auto& compiles = attribution_.compiles();
+    std::stable_sort(order.begin(), order.end(), [&](CompileIndex a, CompileIndex b) {
+      return compiles[a].samples > compiles[b].samples;
+    });
+    for (CompileIndex i : order) graphs.draw(attribution_.file_stem(i));
+    for_each_traced([&](const DynamoProfile&, const std::string& stem) { graphs.draw(stem); });
+    call_graphs_ = graphs.drawn();
+    return graphs.finish();
   }
 
   const OutputDirectory& directory_;
@@ -217,19 +206,18 @@ std::string recording_path(const std::string& directory_or_file) {
   return directory_or_file;
 }
 
-Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions& options,
-                           Terminal& terminal) {
-  ASSIGN_OR_RETURN(auto recording, Recording::open(recording_path(directory.path())));
+Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_file,
+                           const OutputOptions& options, Terminal& terminal) {
+  ASSIGN_OR_RETURN(auto recording,
+                   recording::open_fd(std::move(recording_file), recording_path(directory.path())));
   warn_of_losses(*recording, terminal);
   terminal.progress("writing profiles and traces");
   Attribution attribution(*recording);
   Outputs outputs(directory, attribution, terminal, options.cpu_only);
   outputs.write(options);
   terminal.clear_progress();
-  if (options.print_report) {
-    fmt::print("{}", outputs.report());
-    std::fflush(stdout);
-  }
+  Result<void> printed;
+  if (options.print_report) printed = print_out(outputs.report());
 
   const std::string shown = escape_terminal(directory.path());
   terminal.line(fmt::format("Wrote {}/", shown));
@@ -248,6 +236,11 @@ Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions
                               outputs.generated()));
   terminal.line(fmt::format("  later: dynprof-bpf report {}  (or export, on any machine)", shown));
   if (outputs.first_error()) return *outputs.first_error();
+  if (!printed) {
+    Error failure = printed.error();
+    failure.hint = fmt::format("the report is in {}/report.txt", shown);
+    return failure;
+  }
   return {};
 }
 

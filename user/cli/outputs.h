@@ -2,9 +2,12 @@
 // call graphs. The names are a contract: scripts rely on them.
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <string>
 
 #include "symbolizer/base/result.h"
+#include "symbolizer/export/chrome.h"
 #include "symbolizer/recording/reader.h"
 #include "user/cli/output_directory.h"
 #include "user/cli/terminal.h"
@@ -17,11 +20,16 @@ struct OutputOptions {
   bool call_graphs = true;
   bool print_report = false;
   bool cpu_only = false;  // profiles without what was waited
+  std::uint64_t max_trace_bytes = kMaxTraceBytes;
+  // The limits of all call graphs together: those of the compiles with most samples come first.
+  std::size_t most_call_graphs = 200;
+  std::chrono::milliseconds call_graph_time{120'000};
 };
 
-// What cannot be written is named and the rest goes on; the first such error is returned.
-Result<void> write_outputs(const OutputDirectory& directory, const OutputOptions& options,
-                           Terminal& terminal);
+// From the recording in `directory`, open already: we may have given up the rights to open it. What
+// cannot be written is named and the rest goes on; the first such error is returned.
+Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_file,
+                           const OutputOptions& options, Terminal& terminal);
 
 // Says on stderr what of the recording could not be read, and whether its end is missing.
 void warn_of_losses(const Recording& recording, Terminal& terminal);

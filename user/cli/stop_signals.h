@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM end a recording in good order; the second one ends the program at once (the
+// Ctrl-C, SIGTERM and SIGHUP end a recording in good order; the second one ends the program at once (the
 // recording on disk stays readable up to its last flush).
 #pragma once
 
@@ -7,9 +7,12 @@ namespace dynprof {
 class StopSignals {
  public:
   StopSignals();
-  // Forks and execs of ours start with the dispositions from before.
-  static void restore_defaults();
+  // In a child, before its exec: the dispositions from before.
+  static void restore();
   static bool requested();
+  // While set, the first signal ends the program at once: the recording is complete, and everything else
+  // can be made from it.
+  static void end_at_once(bool on);
 };
 
 }  // namespace dynprof

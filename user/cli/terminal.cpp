@@ -4,12 +4,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "symbolizer/base/text.h"
+#include "user/cli/standard_streams.h"
 
 namespace dynprof {
 namespace {
+
+const std::string kClearLine = "\r\x1b[K";
 
 std::size_t terminal_columns() {
   winsize size = {};
@@ -20,28 +21,28 @@ std::size_t terminal_columns() {
 }  // namespace
 
 void print_error(const Error& failure) {
-  fmt::print(stderr, "error: {}\n", failure.what);
-  if (!failure.hint.empty()) fmt::print(stderr, "hint: {}\n", failure.hint);
+  std::string text = fmt::format("error: {}\n", escape_terminal(failure.what));
+  if (!failure.hint.empty()) text += fmt::format("hint: {}\n", escape_terminal(failure.hint));
+  print_err(text);
 }
 
 Terminal::Terminal(bool quiet) : quiet_(quiet), is_terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void Terminal::line(const std::string& text) {
   clear_progress();
-  if (!quiet_) fmt::print(stderr, "{}\n", text);
+  if (!quiet_) print_err(escape_terminal(text) + "\n");
 }
 
 void Terminal::progress(const std::string& text) {
-  if (quiet_ || !is_terminal_) return;
-  fmt::print(stderr, "\r\x1b[K{}", truncate_columns(text, terminal_columns() - 1));
-  std::fflush(stderr);
+  // A terminal that is stopped must not stop the recording.
+  if (quiet_ || !is_terminal_ || !stderr_is_ready()) return;
+  print_err(kClearLine + truncate_columns(escape_terminal(text), terminal_columns() - 1));
   progress_shown_ = true;
 }
 
 void Terminal::clear_progress() {
   if (!progress_shown_) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  print_err(kClearLine);
   progress_shown_ = false;
 }
 

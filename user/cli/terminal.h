@@ -1,4 +1,5 @@
-// What goes to stderr: errors with their hint, notes, and one rewritten progress line on a terminal.
+// What goes to stderr: errors with their hint, notes, and one rewritten progress line on a terminal. The
+// texts may contain names that the target chose: control characters are made visible here, in every text.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@
 
 #include "user/symbols/object_symbols.h"
 #include "user/target/process.h"
+#include "user/target/safe_open.h"
 
 namespace dynprof {
 
@@ -32,8 +33,7 @@ std::optional<EvalRanges> EvalRanges::find(pid_t pid, const std::string& image_p
       auto file = open_mapped_file(pid, mapping);
       auto source = file ? ByteSource::of_file(*std::move(file)) : Result<ByteSource>(file.error());
       if (!source) return std::nullopt;
-      const UniqueFd root(
-          ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      const UniqueFd root = open_root_of(pid);
       auto symbols = ObjectSymbols::read(*std::move(source), root.get(), mapping.path);
       if (!symbols) return std::nullopt;
       parts = symbols->parts_of("_PyEval_EvalFrameDefault");

@@ -69,14 +69,6 @@ std::optional<dp_inline_event> decode_inline_event(std::span<const std::byte> by
   return event;
 }
 
-std::optional<dp_break_event> decode_break_event(std::span<const std::byte> bytes) {
-  dp_break_event event;
-  if (bytes.size() < sizeof event) return std::nullopt;
-  std::memcpy(&event, bytes.data(), sizeof event);
-  if (event.header.size != sizeof event) return std::nullopt;
-  return event;
-}
-
 std::optional<dp_probe_event> decode_probe_event(std::span<const std::byte> bytes) {
   dp_probe_event event;
   if (bytes.size() < sizeof event) return std::nullopt;

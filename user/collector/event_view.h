@@ -33,7 +33,6 @@ std::optional<dp_event_header> event_header(std::span<const std::byte> bytes);
 std::optional<SampleView> decode_sample(std::span<const std::byte> bytes);
 std::optional<dp_phase_event> decode_phase_event(std::span<const std::byte> bytes);
 std::optional<dp_inline_event> decode_inline_event(std::span<const std::byte> bytes);
-std::optional<dp_break_event> decode_break_event(std::span<const std::byte> bytes);
 std::optional<dp_probe_event> decode_probe_event(std::span<const std::byte> bytes);
 std::optional<dp_wait_event> decode_wait_event(std::span<const std::byte> bytes);
 std::optional<ProcessEventView> decode_process_event(std::span<const std::byte> bytes);

@@ -7,9 +7,9 @@
 
 #include "symbolizer/base/text.h"
 #include "user/collector/clock.h"
-#include "user/collector/watchpoint_cost.h"
 #include "user/history/graph_breaks.h"
 #include "user/target/backward_nodes.h"
+#include "user/target/marker_rules.h"
 #include "user/target/process.h"
 #include "user/target/torch_lacks.h"
 
@@ -22,11 +22,14 @@ constexpr std::uint64_t kFirstLookNs = 5'000'000;
 constexpr std::uint64_t kForkLookNs = 20'000'000;
 constexpr std::uint64_t kSlowestLookNs = 1'000'000'000;
 constexpr unsigned kPythonLooks = 16;
+constexpr std::uint64_t kNoDescriptorsLookNs = 1'000'000'000;
 // Torch may be imported, and its classes first used, at any time: one cheap look a second.
 constexpr std::uint64_t kTorchLookNs = 1'000'000'000;
 // While it is being imported, which takes seconds: its libraries are to be probed before it is used.
 constexpr std::uint64_t kImportLookNs = 100'000'000;
 constexpr unsigned kImportLooks = 300;
+// While the first compile goes on, between two looks for what it makes.
+constexpr std::uint64_t kTracingLookNs = 20'000'000;
 
 std::uint64_t backoff(unsigned looks) {
   return std::min(kFirstLookNs << std::min(looks, 10U), kSlowestLookNs);
@@ -101,6 +104,12 @@ Result<void> FollowedProcess::discover(std::uint64_t now_ns, KernelSide& kernel)
                    details.fault == PythonFault::kStarting ||
                    details.fault == PythonFault::kNoThreadState;
       next_look_ns_ = again && looks_ < kPythonLooks ? now_ns + backoff(looks_) : 0;
+      if (details.no_descriptors) {
+        // Others will be closed; until then nothing said of this process holds.
+        next_look_ns_ = now_ns + kNoDescriptorsLookNs;
+        waits_for_descriptors_ = true;
+        return std::move(found).error();
+      }
       fault_ = details.fault;
       if (fault_ == PythonFault::kStarting) no_compile_at_start_ = true;
       return std::move(found).error();
@@ -127,9 +136,11 @@ bool FollowedProcess::is_compiling() const {
   return false;
 }
 
-void FollowedProcess::look_for_inline() {
+void FollowedProcess::look_for_tracing() {
+  if (auto functions = resolve_phase_functions(access_->objects, *python_))
+    std::copy(functions->begin(), functions->end(), torch_.layout.phase_functions);
   torch_.layout.break_list = graph_break_list(access_->objects, *python_);
-  auto watch = resolve_inline_watch(access_->objects, *python_);
+  auto watch = resolve_inline_function(access_->objects, *python_);
   if (!watch) return;
   torch_.layout.inline_code = watch->code;
   torch_.layout.inline_begin = watch->begin;
@@ -144,15 +155,18 @@ void FollowedProcess::look_for_torch(std::uint64_t now_ns, KernelSide& kernel) {
     if (looks_ == 0) no_compile_at_start_ = true;
     return;
   }
-  if (!probes_.attached() && looks_ < kImportLooks) next_look_ns_ = now_ns + kImportLookNs;
+  const bool probed = probes_.attached() || !kernel.may_probe();
+  if (!probed && looks_ < kImportLooks) next_look_ns_ = now_ns + kImportLookNs;
   if (torch_.version != found->version) described_ = false;
   torch_ = std::move(*found);
-  look_for_inline();
+  torch_.layout.region = probes_.region();
+  torch_.layout.node = probes_.node();
+  look_for_tracing();
   auto markers = resolve_markers(access_->objects, *python_);
   for (const ResolvedMarker& marker : markers) add_marker(marker, kernel);
   if (looks_ == 0) no_compile_at_start_ = !markers.empty() && !is_compiling();
   // Markers in modules that are imported later are met at first sight.
-  if (torch_.complete && !markers.empty() && probes_.attached()) next_look_ns_ = 0;
+  if (torch_.complete && !markers.empty() && probed) next_look_ns_ = 0;
 }
 
 void FollowedProcess::add_marker(const ResolvedMarker& marker, KernelSide& kernel) {
@@ -230,43 +244,89 @@ std::optional<WatchedProcess> FollowedProcess::watched(RecordingWriter& writer,
 }
 
 void FollowedProcess::attach_probes(KernelSide& kernel) {
-  if (!torch_.version.empty()) probes_.attach(pid_, kernel);
+  if (!kernel.may_probe()) return;
+  if (!access_ || torch_.version.empty() || probes_.attached()) return;
+  const bool saw_phases = probes_.sees_phases();
+  const bool complete = probes_.attach(kernel, access_->objects, *python_);
+  if (probes_.sees_phases() && !saw_phases) {
+    watch_.note_open_phases(access_->objects, *python_, torch_.layout);
+    watch_.prepare_inlined(access_->objects, *python_, torch_.layout, kernel);
+  }
+  if (!complete) return;
+  torch_.layout.region = probes_.region();
+  torch_.layout.node = probes_.node();
+  (void)tell_kernel(kernel);
 }
 
 void FollowedProcess::watch_torch(RecordingWriter& writer, KernelSide& kernel) {
   attach_probes(kernel);
-  if (auto process = watched(writer, kernel)) watch_.look_at_all(*process, monotonic_ns());
+  if (auto process = watched(writer, kernel)) watch_.look_at_all(*process);
+}
+
+// The first compile makes the first CompileContext, and may import Dynamo's tracer: only then is it known how
+// the one is laid out, and where the other is. Some torch has no such tracer, so this is tried less and
+// less often.
+void FollowedProcess::look_for_more(std::uint64_t now_ns, KernelSide& kernel) {
+  if (!access_ || (torch_.complete && torch_.layout.inline_code != 0)) return;
+  if (now_ns < next_tracing_look_ns_) return;
+  tracing_backoff_ns_ = std::clamp(2 * tracing_backoff_ns_, kTracingLookNs, kSlowestLookNs);
+  if (torch_.complete)
+    look_for_tracing();
+  else
+    look_for_torch(now_ns, kernel);
+  (void)tell_kernel(kernel);
+  next_tracing_look_ns_ = monotonic_ns() + tracing_backoff_ns_;
 }
 
 void FollowedProcess::watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel) {
-  // The first compile makes the first CompileContext, and may import Dynamo's tracer: only now is it
-  // known how the one is laid out, and where the other is.
-  if (access_ && (!torch_.complete || torch_.layout.inline_code == 0)) {
-    if (torch_.complete) {
-      look_for_inline();
-    } else {
-      look_for_torch(monotonic_ns(), kernel);
-    }
-    (void)tell_kernel(kernel);
-  }
+  look_for_more(monotonic_ns(), kernel);
   if (auto process = watched(writer, kernel)) watch_.look_at(*process, tid, monotonic_ns());
+}
+
+// Code that was not known calls time.time_ns. True: it is torch's, and the kernel side knows its
+// functions from here on.
+bool FollowedProcess::look_for_phases(const dp_phase_event& event, KernelSide& kernel) {
+  if (!access_) return false;
+  const RemoteCode code = access_->reader.read(event.code);
+  if (!is_phase_function(code, python_->layout.python)) {
+    dp_marker_code plain = {};
+    plain.identity = code.identity;
+    kernel.add_code(static_cast<std::uint32_t>(pid_), event.code, plain);
+    return false;
+  }
+  look_for_torch(monotonic_ns(), kernel);
+  (void)tell_kernel(kernel);
+  return torch_.layout.phase_functions[0].code != 0;
 }
 
 void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
-  if (event.depth < event.before) facts_.compiled(event.header.time_ns);
+  if (event.edge == DP_PHASE_TOO_OFTEN) {
+    probes_.give_up_clock(pid_);
+    if (auto process = watched(writer, kernel)) watch_.finish(*process, event.header.time_ns);
+    return;
+  }
+  dp_phase_event seen = event;
+  std::string name(event.name, event.name_size);
+  if (event.edge == DP_PHASE_UNKNOWN) {
+    // The first phase of all: its frame is still there, unless it was very short.
+    if (!look_for_phases(event, kernel)) return;
+    auto phase = read_phase_frame(access_->objects, torch_.layout.phase_functions, event);
+    if (!phase) return;
+    seen.edge = phase->edge;
+    name = std::move(phase->name);
+  } else if (name.empty()) {
+    name = fixed_phase_name(event.function);
+  }
+  if (seen.edge == DP_PHASE_END) facts_.compiled(event.header.time_ns);
   compile_goes_on();
-  if (auto process = watched(writer, kernel)) watch_.on_phase(*process, event);
+  look_for_more(monotonic_ns(), kernel);
+  if (auto process = watched(writer, kernel)) watch_.on_phase(*process, seen, name);
 }
 
 void FollowedProcess::on_inline(const dp_inline_event& event, RecordingWriter& writer,
                                 KernelSide& kernel) {
   if (auto process = watched(writer, kernel)) watch_.on_inline(*process, event);
-}
-
-void FollowedProcess::on_break(const dp_break_event& event, RecordingWriter& writer,
-                               KernelSide& kernel) {
-  if (auto process = watched(writer, kernel)) watch_.on_break(*process, event);
 }
 
 // What an autograd node that begins to run is; "" for none that runs compiled code.
@@ -288,29 +348,16 @@ std::string FollowedProcess::node_name(const dp_probe_event& event, KernelSide& 
 void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& writer,
                                KernelSide& kernel) {
   const auto tid = static_cast<pid_t>(event.header.tid);
-  if (event.probe == DP_PROBE_WAIT_BEGIN && event.name_size)
-    if (auto process = watched(writer, kernel))
-      watch_.name_innermost(*process, tid, event.torch.open_phases, {event.name, event.name_size});
-  SpanEdge edge;
-  if (probes_.edge(event, node_name(event, kernel), writer, edge)) {
-    edge.thread = thread(tid, writer);
-    writer.edge(edge);
-  }
-  if (event.probe == DP_PROBE_WAIT_END) facts_.compiled(event.header.time_ns);
-  if (event.probe == DP_PROBE_WAIT_BEGIN) compile_goes_on();
-  // By now the list of phases is there, or will be within microseconds.
-  if (watch_.rests(tid) && event.probe != DP_PROBE_COUNTER_NAME &&
-      event.probe != DP_PROBE_REGION_BEGIN && event.probe != DP_PROBE_REGION_END) {
-    if (auto process = watched(writer, kernel)) watch_.wake(*process, tid, monotonic_ns());
-  } else if (event.torch.status == 0 && probes_.begins_compile(event)) {
-    watch_.forget_backoff(tid);
-    watch_thread(tid, writer, kernel);
-  }
+  probes_.on_run(event, node_name(event, kernel), thread(tid, writer), writer);
 }
 
 void FollowedProcess::compile_goes_on() {
   if (!lines_ && python_) lines_ = std::make_unique<LineWatch>(*python_);
   if (lines_) lines_->wake();
+}
+
+void FollowedProcess::compile_seen(const KernelSide& kernel) {
+  if (!kernel.may_probe()) compile_goes_on();
 }
 
 void FollowedProcess::write_lines(RecordingWriter& writer) {
@@ -340,19 +387,6 @@ void FollowedProcess::write_lines(RecordingWriter& writer) {
   }
 }
 
-void FollowedProcess::rest_watches(std::uint64_t now_ns, RecordingWriter& writer,
-                                   KernelSide& kernel) {
-  if (watch_.watched() == 0 || !probes_.sees_compiles()) return;
-  static const double cost = watchpoint_cost();
-  if (cost < kDearWatchpoint) return;
-  if (auto process = watched(writer, kernel)) watch_.rest(*process, now_ns, cost);
-}
-
-void FollowedProcess::ask_for_names(RecordingWriter& writer, KernelSide& kernel) {
-  if (watch_.watched() == 0) return;
-  if (auto process = watched(writer, kernel)) watch_.ask_for_names(*process);
-}
-
 void FollowedProcess::refresh_facts(std::uint64_t now_ns) {
   if (access_ && !torch_.version.empty()) facts_.refresh(*python_, now_ns);
 }
@@ -378,6 +412,13 @@ std::string FollowedProcess::take_problem() {
         "frames, "
         "not among them",
         escape_terminal(python_ ? python_->image_path : "the interpreter"));
+  }
+  if (waits_for_descriptors_ && !python_ && !told_descriptors_) {
+    told_descriptors_ = true;
+    return fmt::format(
+        "process {} is looked at again every second: too many files are open (ulimit -Hn allows "
+        "more)",
+        pid_);
   }
   std::string problem = probes_.take_problem();
   return problem.empty() ? watch_.take_problem() : problem;

@@ -61,29 +61,27 @@ class FollowedProcess {
     return codes_.find(address, identity);
   }
   ThreadId thread(pid_t tid, RecordingWriter& writer);
-  // Sources T and E: see torch_watch.h. A thread that compiles and is not known is looked at.
+  // Sources T and E: see torch_watch.h, torch_probes.h. A thread that compiles and is not known is
+  // looked at.
   void attach_probes(KernelSide& kernel);
   // No probe will be set any more: they are, or this is no Python.
   bool probes_settled() const { return probes_.attached() || next_look_ns_ == 0; }
   void watch_torch(RecordingWriter& writer, KernelSide& kernel);
   void watch_thread(pid_t tid, RecordingWriter& writer, KernelSide& kernel);
-  bool lacks_watch(pid_t tid) const { return watch_.lacks_watch(tid); }
   void on_phase(const dp_phase_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_inline(const dp_inline_event& event, RecordingWriter& writer, KernelSide& kernel);
-  void on_break(const dp_break_event& event, RecordingWriter& writer, KernelSide& kernel);
   void on_probe(const dp_probe_event& event, RecordingWriter& writer, KernelSide& kernel);
-  void ask_for_names(RecordingWriter& writer, KernelSide& kernel);
+  // A sample shows a compile: without probes nothing else does.
+  void compile_seen(const KernelSide& kernel);
   // Writes where compiles were: see line_watch.h.
   void write_lines(RecordingWriter& writer);
-  // Lets threads that do not compile rest: see torch_watch.h.
-  void rest_watches(std::uint64_t now_ns, RecordingWriter& writer, KernelSide& kernel);
   void end_watches(RecordingWriter& writer, KernelSide& kernel);
   // What is kept of the process as a whole: see torch_facts.h.
   void refresh_facts(std::uint64_t now_ns);
   void refresh_facts_at_attach();
   void refresh_facts_at_end();
   const TorchFacts& facts() const { return facts_; }
-  // What compiles are told by and this torch does not have: see torch_lacks.h.
+  // Sources of compiles that this torch does not have: see torch_lacks.h.
   std::vector<std::string> torch_lacks();
   // Why an exact source is not available; once each, "" otherwise.
   std::string take_problem();
@@ -108,11 +106,14 @@ class FollowedProcess {
   const std::string& torch() const { return torch_.version; }
   std::uint64_t unreadable_codes() const { return codes_.unreadable(); }
   std::uint64_t lost_edges() const { return watch_.lost_edges(); }
+  std::uint64_t armed_late() const { return watch_.armed_late(); }
   std::size_t markers() const { return markers_.size(); }
 
  private:
   dp_process kernel_view() const;
-  void look_for_inline();
+  void look_for_tracing();
+  void look_for_more(std::uint64_t now_ns, KernelSide& kernel);
+  bool look_for_phases(const dp_phase_event& event, KernelSide& kernel);
   void compile_goes_on();
   std::string node_name(const dp_probe_event& event, KernelSide& kernel);
   void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
@@ -145,7 +146,10 @@ class FollowedProcess {
   bool no_compile_at_start_ = false;
   std::uint64_t first_seen_ns_;
   std::uint64_t next_look_ns_ = 1;
+  bool waits_for_descriptors_ = false;  // it could not be looked at: no file could be opened
+  bool told_descriptors_ = false;
   unsigned looks_ = 0;
+  std::uint64_t next_tracing_look_ns_ = 0, tracing_backoff_ns_ = 0;
   CodeTable codes_;
   std::unordered_map<std::uint64_t, dp_marker_code> markers_;  // by code address
   std::unordered_map<pid_t, ThreadId> threads_;

@@ -41,6 +41,7 @@ Error bpf_error(const std::string& what, int value) {
   e.errno_value = value < 0 ? -value : value;
   if (e.errno_value == EPERM || e.errno_value == EACCES)
     e.hint = "run it with sudo; in a container add --cap-add BPF,PERFMON,SYS_PTRACE";
+  if (e.errno_value == EMFILE) e.hint = "ulimit -n 4096";
   return e;
 }
 
@@ -56,18 +57,19 @@ class LoadedKernelSide final : public KernelSide {
  public:
   LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
                    Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes,
-                   const DirectMap& direct_map, bool may_watch)
+                   const DirectMap& direct_map, const KernelSideOptions& options)
       : sampler_(std::move(sampler)),
         process_(std::move(process)),
         watchpoints_(std::move(watchpoints)),
         uprobes_(std::move(uprobes)),
         direct_map_(direct_map),
-        may_watch_(may_watch) {}
+        may_probe_(options.probes) {}
 
-  Result<void> prepare() {
-    ring_.reset(ring_buffer__new(bpf_map__fd(sampler_->maps.events), on_event, this, nullptr));
-    if (!ring_) return bpf_error("cannot map the ring buffer", errno);
-    return {};
+  Result<void> prepare(bool watchpoints) {
+    if (watchpoints) {
+      ASSIGN_OR_RETURN(armer_, WatchArmer::start(bpf_map__fd(uprobes_->maps.arm_requests)));
+    }
+    return rings_.add(bpf_map__fd(sampler_->maps.events));
   }
 
   Result<void> set_process(std::uint32_t pid, const dp_process& process) override {
@@ -111,44 +113,33 @@ class LoadedKernelSide final : public KernelSide {
     bpf_map__delete_elem(sampler_->maps.torch_threads, &tid, sizeof tid, 0);
   }
 
-  std::uint32_t new_phase_slot() override { return next_slot_++ % DP_MAX_TORCH_THREADS; }
-
-  void set_phase_depth(std::uint32_t slot, std::uint32_t depth) override {
-    const dp_phase_list list = {.hit_ns = 0, .depth = depth, .pad = 0};
-    bpf_map__update_elem(watchpoints_->maps.phase_lists, &slot, sizeof slot, &list, sizeof list,
+  std::uint32_t new_clock_slot() override {
+    const std::uint32_t slot = next_clock_slot_++ % DP_CLOCK_SLOTS;
+    // A struct clock_calls of bpf/clock_probe.bpf.h: of the process that had it before.
+    const std::uint64_t none[2] = {};
+    bpf_map__update_elem(uprobes_->maps.clock_calls, &slot, sizeof slot, none, sizeof none,
                          BPF_ANY);
-  }
-
-  std::uint64_t last_phase_hit(std::uint32_t slot) const override {
-    dp_phase_list list = {};
-    bpf_map__lookup_elem(watchpoints_->maps.phase_lists, &slot, sizeof slot, &list, sizeof list, 0);
-    return list.hit_ns;
+    return slot;
   }
 
   const DirectMap& direct_map() const override { return direct_map_; }
 
-  bool may_watch() const override { return may_watch_; }
-
-  Result<Watchpoint> watch_phases(UniqueFd watchpoint) override {
-    return watch(watchpoints_->progs.phases_changed, std::move(watchpoint));
-  }
+  WatchArmer* armer() const override { return armer_.get(); }
+  bool may_probe() const override { return may_probe_; }
 
   Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) override {
     return watch(begin ? watchpoints_->progs.inline_begun : watchpoints_->progs.inline_ended,
                  std::move(watchpoint));
   }
 
-  Result<Watchpoint> watch_breaks(UniqueFd watchpoint) override {
-    return watch(watchpoints_->progs.breaks_changed, std::move(watchpoint));
-  }
-
-  Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
-                            const std::string& symbol) override {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .retprobe = is_return(probe),
-                .func_name = symbol.c_str());
+  Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path, std::uint64_t offset,
+                            std::string_view what, std::uint64_t cookie) override {
+    // Never a return probe: see bpf/uprobes.bpf.c.
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .retprobe = false);
     libbpf_log().clear();
-    Link link(bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), 0, &options));
-    if (!link) return bpf_error(fmt::format("cannot probe {}", symbol), errno);
+    Link link(
+        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), offset, &options));
+    if (!link) return bpf_error(fmt::format("cannot probe {}", what), errno);
     return link;
   }
 
@@ -158,33 +149,27 @@ class LoadedKernelSide final : public KernelSide {
     return {};
   }
 
-  Result<void> attach_sampling(std::vector<UniqueFd> perf_events) override {
-    for (UniqueFd& event : perf_events) {
-      // On success the link owns the event's descriptor.
-      bpf_link* link = bpf_program__attach_perf_event(sampler_->progs.sample_cpu, event.get());
-      if (!link) return bpf_error("cannot attach the sampler to a perf event", errno);
-      event.release();
-      links_.emplace_back(link);
-    }
-    return {};
+  Result<Link> attach_sampler(UniqueFd perf_event) override {
+    libbpf_log().clear();
+    // On success the link owns the event's descriptor.
+    Link link(bpf_program__attach_perf_event(sampler_->progs.sample_cpu, perf_event.get()));
+    if (!link) return bpf_error("cannot attach the sampler to a perf event", errno);
+    perf_event.release();
+    return link;
   }
 
-  void detach() override {
-    links_.clear();
-    process_bpf::detach(process_.get());
-  }
+  void detach() override { process_bpf::detach(process_.get()); }
 
   int unwind_tables_fd() const override { return bpf_map__fd(sampler_->maps.unwind_tables); }
   int native_spaces_fd() const override { return bpf_map__fd(sampler_->maps.native_spaces); }
 
-  int ring_fd() const override { return ring_buffer__epoll_fd(ring_.get()); }
+  int ring_fd() const override { return rings_.poll_fd(); }
 
-  int consume(const Visitor& visit) override {
-    visit_ = &visit;
-    int n = ring_buffer__consume(ring_.get());
-    visit_ = nullptr;
-    return n;
+  bool consume(const Visitor& visit, const DrainBudget& budget) override {
+    return rings_.drain(visit, budget);
   }
+
+  std::uint64_t ring_capacity() const override { return rings_.capacity(); }
 
   Counters counters() const override {
     Counters sums = {};
@@ -203,11 +188,7 @@ class LoadedKernelSide final : public KernelSide {
     return bpf_object__find_map_fd_by_name(sampler_->obj, name);
   }
 
-  Result<void> add_ring(int map_fd) override {
-    if (int rc = ring_buffer__add(ring_.get(), map_fd, on_event, this))
-      return bpf_error("cannot map the ring buffer", rc);
-    return {};
-  }
+  Result<void> add_ring(int map_fd) override { return rings_.add(map_fd); }
 
  private:
   static Result<Watchpoint> watch(bpf_program* program, UniqueFd watchpoint) {
@@ -219,21 +200,9 @@ class LoadedKernelSide final : public KernelSide {
     watchpoint.release();
     return Watchpoint(std::move(link), std::move(ours));
   }
-  static bool is_return(Probe probe) {
-    return probe == Probe::kCounterNamed || probe == Probe::kRegionLeft ||
-           probe == Probe::kNodeLeft;
-  }
   bpf_program* program_of(Probe probe) {
     auto& programs = uprobes_->progs;
     switch (probe) {
-      case Probe::kCounterMade:
-        return programs.counter_made;
-      case Probe::kCounterNamed:
-        return programs.counter_named;
-      case Probe::kWaitStarted:
-        return programs.wait_started;
-      case Probe::kWaitStopped:
-        return programs.wait_stopped;
       case Probe::kRegionEntered:
         return programs.region_entered;
       case Probe::kRegionLeft:
@@ -242,31 +211,23 @@ class LoadedKernelSide final : public KernelSide {
         return programs.node_entered;
       case Probe::kNodeLeft:
         return programs.node_left;
-      case Probe::kFrameSeen:
+      case Probe::kNodeRaised:
+        return programs.node_raised;
+      case Probe::kClockRead:
         break;
     }
-    return programs.frame_seen;
-  }
-
-  struct RingDeleter {
-    void operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
-  };
-  static int on_event(void* context, void* data, std::size_t size) {
-    auto* self = static_cast<LoadedKernelSide*>(context);
-    if (self->visit_) (*self->visit_)({static_cast<const std::byte*>(data), size});
-    return 0;
+    return programs.clock_read;
   }
 
   Skeleton<sampler_bpf> sampler_;
   Skeleton<process_bpf> process_;
   Skeleton<watchpoints_bpf> watchpoints_;
   Skeleton<uprobes_bpf> uprobes_;
-  std::uint32_t next_slot_ = 0;
+  std::uint32_t next_clock_slot_ = 0;
   DirectMap direct_map_;
-  bool may_watch_;
-  std::unique_ptr<ring_buffer, RingDeleter> ring_;
-  std::vector<Link> links_;
-  const Visitor* visit_ = nullptr;
+  bool may_probe_;
+  std::unique_ptr<WatchArmer> armer_;
+  EventRings rings_;
 };
 
 // Maps the second object declares too are the first one's.
@@ -345,8 +306,8 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
 
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
-                                                   direct_map, options.watchpoints);
-  TRY(loaded->prepare());
+                                                   direct_map, options);
+  TRY(loaded->prepare(options.watchpoints && options.probes));
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }
 

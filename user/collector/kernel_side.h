@@ -10,12 +10,15 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bpf/events.h"
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
 #include "user/collector/direct_map.h"
+#include "user/collector/event_rings.h"
+#include "user/collector/watch_armer.h"
 
 struct bpf_link;
 
@@ -24,6 +27,7 @@ namespace dynprof {
 struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
   bool watchpoints = true;
+  bool probes = true;
   bool command_lines = true;  // of the programs that followed processes start
   bool direct_map = true;     // read the target's memory there, where that can be done
 };
@@ -37,8 +41,8 @@ struct LinkDeleter {
 };
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
 
-// A hardware watchpoint with a program attached to it, armed at first. Not armed it keeps its slot, and
-// costs its thread nothing.
+// A hardware watchpoint with a program attached to it. Not armed it keeps its slot, and costs its thread
+// nothing.
 class Watchpoint {
  public:
   Watchpoint() = default;
@@ -54,15 +58,12 @@ class Watchpoint {
 
 // The probes of bpf/uprobes.bpf.c.
 enum class Probe : std::uint8_t {
-  kCounterMade,
-  kCounterNamed,
-  kWaitStarted,
-  kWaitStopped,
+  kClockRead,
   kRegionEntered,
   kRegionLeft,
   kNodeEntered,
   kNodeLeft,
-  kFrameSeen,
+  kNodeRaised,
 };
 
 class KernelSide {
@@ -81,30 +82,26 @@ class KernelSide {
   // Where torch keeps what it knows about a thread (tid).
   virtual void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) = 0;
   virtual void forget_torch_thread(std::uint32_t tid) = 0;
-  // A place for the length of one thread's list of phases, and that length: only while no hit can change
-  // it, or before looking at the list once more.
-  virtual std::uint32_t new_phase_slot() = 0;
-  virtual void set_phase_depth(std::uint32_t slot, std::uint32_t depth) = 0;
-  // When it last was hit, as the event of that hit tells it; 0: not since its depth was set.
-  virtual std::uint64_t last_phase_hit(std::uint32_t slot) const = 0;
+  // A slot in which the calls of one process are counted, to be the cookie of its Probe::kClockRead.
+  virtual std::uint32_t new_clock_slot() = 0;
   // Where the kernel maps memory, for other programs that read the target's; base 0: not to be used.
   virtual const DirectMap& direct_map() const = 0;
 
-  // False: nobody wants hardware watchpoints.
-  virtual bool may_watch() const = 0;
-  // Sends a phase event whenever this watchpoint on a list of phases is hit.
-  virtual Result<Watchpoint> watch_phases(UniqueFd watchpoint) = 0;
-  // ... an inline event, when this watchpoint on the first or last instruction is.
+  // Arms hardware watchpoints when compiles begin. Null: they are not wanted.
+  virtual WatchArmer* armer() const = 0;
+  // False: probes in the targets' code are not wanted.
+  virtual bool may_probe() const = 0;
+  // Sends an inline event whenever this watchpoint on the first or last instruction is hit.
   virtual Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) = 0;
-  // ... a break event, when this one on the length of the list of graph breaks is.
-  virtual Result<Watchpoint> watch_breaks(UniqueFd watchpoint) = 0;
-  // Probes a function of a file that the process maps, in that process alone.
+  // Probes the instruction at this offset of a file that the process maps, in that process alone. The
+  // path names the file for the kernel (user/target/function_offsets.h); `what` is for error texts.
   virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
-                                    const std::string& symbol) = 0;
+                                    std::uint64_t offset, std::string_view what,
+                                    std::uint64_t cookie) = 0;
   // Follows forks, execs and exits from here on.
   virtual Result<void> attach_process_events() = 0;
-  // Takes a sample whenever one of these perf events fires.
-  virtual Result<void> attach_sampling(std::vector<UniqueFd> perf_events) = 0;
+  // Takes a sample whenever this perf event fires.
+  virtual Result<Link> attach_sampler(UniqueFd perf_event) = 0;
   virtual void detach() = 0;
 
   // For NativeUnwind.
@@ -112,9 +109,13 @@ class KernelSide {
   virtual int native_spaces_fd() const = 0;
   // Readable when the kernel side asks for attention; poll it and call consume, or call it on a timer.
   virtual int ring_fd() const = 0;
-  // Hands out every event that waits, oldest first; the bytes are valid during the call only.
+  // Hands out events that wait, oldest first of each ring, and returns when none is left or the budget is
+  // used up: under load there is always another one. The bytes are valid during the call only. True: none
+  // was left.
   using Visitor = std::function<void(std::span<const std::byte>)>;
-  virtual int consume(const Visitor& visit) = 0;
+  virtual bool consume(const Visitor& visit, const DrainBudget& budget) = 0;
+  // Of all rings together: as much as can wait in them at one time.
+  virtual std::uint64_t ring_capacity() const = 0;
   virtual Counters counters() const = 0;
 
   // For programs loaded beside these: one of our maps by its name, -1: there is none; and a ring buffer

@@ -10,6 +10,7 @@
 #include "user/collector/clock.h"
 #include "user/live/compile_lock.h"
 #include "user/live/thread_moment.h"
+#include "user/preflight/capabilities.h"
 #include "user/target/bounded_memory.h"
 
 namespace dynprof {
@@ -92,6 +93,7 @@ std::vector<LineReading> LineWatch::take() {
 }
 
 void LineWatch::run() {
+  keep_only_reading();
   setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
   std::uint64_t last_ns = 0;        // 0: the reading before is too old to count from
   int idle = 0;

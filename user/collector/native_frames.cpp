@@ -13,6 +13,7 @@
 #include "symbolizer/symbols/kernel_symbols.h"
 #include "user/symbols/object_symbols.h"
 #include "user/symbols/perf_map.h"
+#include "user/target/safe_open.h"
 #include "user/unwind_tables/mappings.h"
 
 namespace dynprof {
@@ -72,8 +73,7 @@ std::uint64_t AddressSpace::next_id() {
 
 // Of each file system root one descriptor: it is still there when the process is not.
 int NativeFrames::root_of(pid_t pid) {
-  UniqueFd root(
-      ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  UniqueFd root = open_root_of(pid);
   struct stat status {};
   if (!root || ::fstat(root.get(), &status) != 0) return -1;
   const RootKey key(status.st_dev, status.st_ino);

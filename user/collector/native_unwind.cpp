@@ -125,7 +125,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
   };
 
   static void work(Queue& queue, NativeMaps maps, const NativeLimits& limits) {
-    drop_capabilities(false);
+    keep_only_reading(/*maps=*/true);
     auto cache = TableCache::open(limits.cache);
     NativeWorker worker(std::move(maps), pool_threads(), cache ? cache->get() : nullptr,
                         limits.table_bytes);

@@ -8,6 +8,7 @@
 
 #include "user/collector/clock.h"
 #include "user/target/process.h"
+#include "user/target/safe_open.h"
 
 namespace dynprof {
 
@@ -33,8 +34,7 @@ bool NativeWorker::request(pid_t pid, const CodeMapping& code, std::uint64_t id)
     auto file = open_mapped_file(pid, code.mapping);
     if (!file) return false;
     request.file = *std::move(file);
-    request.root.reset(
-        ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    request.root = open_root_of(pid);
     request.path = code.mapping.path;
   }
   return pool_.submit(request);

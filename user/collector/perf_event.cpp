@@ -6,35 +6,51 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 namespace dynprof {
 namespace {
 
-// "0-3,7": the kernel's list of CPUs that are on line.
-std::vector<int> online_cpus() {
-  std::vector<int> cpus;
-  std::FILE* file = std::fopen("/sys/devices/system/cpu/online", "re");
-  if (file) {
-    int first = 0;
-    while (cpus.size() < 65536 && std::fscanf(file, "%d", &first) == 1) {
-      int last = first;
-      int separator = std::fgetc(file);
-      if (separator == '-') {
-        if (std::fscanf(file, "%d", &last) != 1) break;
-        separator = std::fgetc(file);
-      }
-      for (int cpu = first; cpu <= last && cpus.size() < 65536; cpu++) cpus.push_back(cpu);
-      if (separator != ',') break;
-    }
-    std::fclose(file);
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
+constexpr int kMaxCpus = 65536;
+
+const char* name_of(SamplingEvent event) {
+  return event == SamplingEvent::kCycles ? "cycles" : "cpu-clock";
 }
 
 }  // namespace
+
+std::vector<int> parse_cpu_list(std::string_view text) {
+  std::vector<int> cpus;
+  const char* at = text.data();
+  const char* end = at + text.size();
+  while (at < end) {
+    int first = 0;
+    auto [after, failed] = std::from_chars(at, end, first);
+    if (failed != std::errc() || first < 0) break;
+    int last = first;
+    if (after < end && *after == '-') {
+      auto range = std::from_chars(after + 1, end, last);
+      if (range.ec != std::errc()) break;
+      after = range.ptr;
+    }
+    for (int cpu = first; cpu <= last && cpu < kMaxCpus && cpus.size() < kMaxCpus; cpu++)
+      cpus.push_back(cpu);
+    if (cpus.size() >= kMaxCpus || after == end || *after != ',') break;
+    at = after + 1;
+  }
+  return cpus;
+}
+
+std::vector<int> online_cpus() {
+  std::string text;
+  std::getline(std::ifstream("/sys/devices/system/cpu/online"), text);
+  std::vector<int> cpus = parse_cpu_list(text);
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
 
 std::uint64_t max_sample_rate() {
   unsigned long long rate = 0;
@@ -45,39 +61,42 @@ std::uint64_t max_sample_rate() {
   return rate;
 }
 
-Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t frequency_hz) {
+Result<UniqueFd> open_sampling_event(SamplingEvent event, std::uint32_t frequency_hz, int cpu) {
   perf_event_attr attributes;
   std::memset(&attributes, 0, sizeof attributes);
   attributes.size = sizeof attributes;
   attributes.disabled = 1;  // attaching the program enables it
-  SamplingEvents events;
-  events.period_ns = 1'000'000'000ULL / frequency_hz;
   if (event == SamplingEvent::kCycles) {
     attributes.type = PERF_TYPE_HARDWARE;
     attributes.config = PERF_COUNT_HW_CPU_CYCLES;
     attributes.freq = 1;
     attributes.sample_freq = frequency_hz;
-    events.name = "cycles";
   } else {
     attributes.type = PERF_TYPE_SOFTWARE;
     attributes.config = PERF_COUNT_SW_CPU_CLOCK;
-    attributes.sample_period = events.period_ns;
+    attributes.sample_period = 1'000'000'000ULL / frequency_hz;
     attributes.exclude_idle = 1;  // nothing to look at; not every hardware counter knows this
-    events.name = "cpu-clock";
   }
+  UniqueFd fd(static_cast<int>(
+      syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
+  if (fd) return fd;
+  std::string hint;
+  if (errno == ENOENT || errno == EOPNOTSUPP)
+    hint = "this machine has no such counter: use -e cpu-clock";
+  else if (errno == EACCES || errno == EPERM)
+    hint = "run it with sudo, or grant CAP_PERFMON";
+  return errno_error(fmt::format("cannot open the {} event on CPU {}", name_of(event), cpu), hint);
+}
+
+Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t frequency_hz) {
+  SamplingEvents events;
+  events.period_ns = 1'000'000'000ULL / frequency_hz;
+  events.name = name_of(event);
   for (int cpu : online_cpus()) {
-    auto fd = static_cast<int>(
-        syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC));
-    if (fd < 0) {
-      if (errno == ENODEV) continue;  // went off line meanwhile
-      std::string hint;
-      if (errno == ENOENT || errno == EOPNOTSUPP)
-        hint = "this machine has no such counter: use -e cpu-clock";
-      else if (errno == EACCES || errno == EPERM)
-        hint = "run it with sudo, or grant CAP_PERFMON";
-      return errno_error(fmt::format("cannot open the {} event on CPU {}", events.name, cpu), hint);
-    }
-    events.fds.emplace_back(fd);
+    auto fd = open_sampling_event(event, frequency_hz, cpu);
+    if (!fd && fd.error().errno_value == ENODEV) continue;  // went off line meanwhile
+    if (!fd) return std::move(fd).error();
+    events.cpus.push_back({cpu, std::move(*fd)});
   }
   return events;
 }
@@ -99,10 +118,6 @@ static Result<UniqueFd> open_watchpoint(pid_t tid, std::uint64_t address, std::u
       syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!fd.valid()) return errno_error(fmt::format("cannot set a watchpoint on thread {}", tid));
   return fd;
-}
-
-Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address) {
-  return open_watchpoint(tid, address, HW_BREAKPOINT_W, HW_BREAKPOINT_LEN_8);
 }
 
 Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address) {

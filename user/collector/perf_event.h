@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "symbolizer/base/result.h"
@@ -15,22 +16,33 @@ enum class SamplingEvent {
   kCycles,  // hardware cycles: sees code that runs with interrupts off, period adapted by the kernel
 };
 
+struct CpuEvent {
+  int cpu = 0;
+  UniqueFd fd;  // disabled until a program is attached
+};
+
 struct SamplingEvents {
-  std::vector<UniqueFd> fds;  // one per CPU, disabled until a program is attached and enabled
-  std::string name;           // "cpu-clock", "cycles"
+  std::vector<CpuEvent> cpus;
+  std::string name;  // "cpu-clock", "cycles"
   std::uint64_t period_ns = 0;
 };
 
 // kernel.perf_event_max_sample_rate, 0 where it cannot be read.
 std::uint64_t max_sample_rate();
 
+// "0-3,7", the kernel's way to list CPUs: at most 65,536 of them, and none of what cannot be read.
+std::vector<int> parse_cpu_list(std::string_view text);
+// Those on line; CPU 0 where the kernel does not say.
+std::vector<int> online_cpus();
+
+// ENODEV: that CPU is not on line.
+Result<UniqueFd> open_sampling_event(SamplingEvent event, std::uint32_t frequency_hz, int cpu);
+// One per CPU that is on line.
 Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t frequency_hz);
 
-// A hardware watchpoint: fires when the thread writes to the 8 bytes at `address`. Not armed until a
-// program is attached. ENOSPC: a debugger or somebody else holds all of the thread's slots.
-Result<UniqueFd> open_write_watchpoint(pid_t tid, std::uint64_t address);
-// Likewise when it reads or writes the 2 bytes at `address` (even): an instruction of a Python
-// function, which the interpreter reads to execute it.
+// A hardware watchpoint: fires when the thread reads or writes the 2 bytes at `address` (even), an
+// instruction of a Python function, which the interpreter reads to execute it. Not armed until a program
+// is attached. ENOSPC: a debugger or somebody else holds all of the thread's slots.
 Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address);
 
 }  // namespace dynprof

@@ -177,8 +177,9 @@ void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
     sample.flags |= kSampleNoPython;
   } else {
     sample.context = context(view, process);
+    if (!view.markers.empty()) process.compile_seen(kernel_);
     const auto tid = static_cast<pid_t>(view.sample.header.tid);
-    const bool compiles_unseen = !view.markers.empty() && (!view.torch || process.lacks_watch(tid));
+    const bool compiles_unseen = !view.markers.empty() && !view.torch;
     if (compiles_unseen || (view.torch && view.torch->status == DP_TORCH_STALE))
       process.watch_thread(tid, writer_, kernel_);
   }

@@ -12,18 +12,22 @@
 
 #include "user/collector/clock.h"
 #include "user/collector/counter_names.h"
+#include "user/collector/cpu_sampling.h"
 #include "user/collector/event_view.h"
 #include "user/collector/exec_rate.h"
 #include "user/collector/followed_process.h"
 #include "user/collector/heirs.h"
 #include "user/collector/native_frames.h"
-#include "user/collector/native_unwind.h"
+#include "user/collector/native_spaces.h"
 #include "user/collector/off_cpu.h"
 #include "user/collector/process_lives.h"
 #include "user/collector/ring_size.h"
 #include "user/collector/sample_encoder.h"
+#include "user/collector/session_losses.h"
 #include "user/collector/session_meta.h"
+#include "user/collector/stop_rules.h"
 #include "user/collector/targets_alive.h"
+#include "user/collector/turns.h"
 #include "user/collector/urgent_priority.h"
 #include "user/gpu/gpu_collector.h"
 #include "user/preflight/capabilities.h"
@@ -35,11 +39,17 @@ namespace dynprof {
 namespace {
 
 constexpr int kPollMs = 20;
+constexpr std::uint64_t kTickNs = 20'000'000;
 constexpr std::uint64_t kFlushEveryNs = 1'000'000'000;
 constexpr std::uint64_t kProgressEveryNs = 250'000'000;
+// The last events are read for no longer than this; what is left then is counted as lost.
+constexpr std::uint64_t kLastReadNs = 2'000'000'000;
 constexpr std::size_t kMaxDescendants = DP_MAX_PROCESSES;
-// Looking for Python takes long where processes are many: events are read in between.
+// Looking for Python and CUDA takes long where processes are many: events are read in between. All looks of
+// one round of the loop share this.
 constexpr std::uint64_t kLooksNs = 10'000'000;
+// ... and all looks before the first sample this; later ones come in the loop.
+constexpr std::uint64_t kFirstLooksNs = 1'000'000'000;
 // Unwind tables are made in about a second the first time, and read from disk later.
 constexpr std::chrono::milliseconds kTablesWait{1500};
 
@@ -48,6 +58,8 @@ class LiveSession final : public Session {
   LiveSession(const SessionOptions& options, SessionHooks hooks)
       : options_(options),
         hooks_(std::move(hooks)),
+        stop_{hooks_.stop_requested, hooks_.disk_is_nearly_full, options.duration_ns,
+              options.max_bytes},
         awaited_exec_(options.launched),
         lives_(options.command_lines) {}
 
@@ -56,20 +68,24 @@ class LiveSession final : public Session {
     if (options_.all)
       for (auto [pid, parent] : find_all_processes(kMaxDescendants))
         processes_.try_emplace(pid, pid, parent, true);
-    const KernelSideOptions kernel_options = {.ring_bytes = ring_bytes(options_.frequency_hz),
-                                              .watchpoints = options_.watchpoints,
-                                              .command_lines = options_.command_lines,
-                                              .direct_map = options_.direct_map};
+    const KernelSideOptions kernel_options = {
+        .ring_bytes = ring_bytes(options_.frequency_hz),
+        .watchpoints = options_.watchpoints && !options_.passive,
+        .probes = !options_.passive,
+        .command_lines = options_.command_lines,
+        .direct_map = options_.direct_map};
     ASSIGN_OR_RETURN(kernel_, KernelSide::load(kernel_options));
-    gpu_ = std::make_unique<GpuCollector>(options_.gpu, *kernel_,
+    gpu_ = std::make_unique<GpuCollector>(options_.passive ? GpuMode::kOff : options_.gpu, *kernel_,
                                           [this](const std::string& sentence) { note(sentence); });
     if (!options_.launched) TRY(gpu_->check(options_.targets));
     ASSIGN_OR_RETURN(events_, open_sampling_events(options_.event, options_.frequency_hz));
+    sampling_ = CpuSampling::of(*kernel_, options_.event, options_.frequency_hz);
     load_off_cpu();
     start_native_unwinding();
     start_ns_ = monotonic_ns();
     if (options_.launched) return {};  // it is still us, before its exec
     for (auto& [pid, process] : processes_) {
+      if (options_.all && !may_look_more()) break;
       auto found = process.discover(start_ns_, *kernel_);
       if (found || options_.all || process.fault() == PythonFault::kStarting) continue;
       if (!fault_leaves_native_names(process.fault())) return found;
@@ -96,16 +112,15 @@ class LiveSession final : public Session {
     }
     for (auto& [pid, process] : processes_) process.attach_probes(*kernel_);
     attach_off_cpu();
-    TRY(kernel_->attach_sampling(std::move(events_.fds)));
-    look_for_gpus(monotonic_ns());
+    TRY(sampling_.begin(std::move(events_.cpus)));
+    look_for_gpus(monotonic_ns(), start_ns_ + kFirstLooksNs);
     drop_what_is_not_needed();
     sampling_since_ns_ = monotonic_ns();
     return {};
   }
 
   Result<SessionStatus> run(RecordingWriter& writer) override {
-    // We need little time, but at once: on a machine where every CPU compiles, a code object seen in
-    // a sample may be freed before our turn comes.
+    // A code object seen in a sample may be freed before our turn comes on a busy machine.
     UrgentPriority urgent;
     writer_ = &writer;
     NativeFrames native(writer);
@@ -118,25 +133,29 @@ class LiveSession final : public Session {
       process.refresh_facts_at_attach();
       process.facts().write_at_attach(pid, writer);
     }
-    std::uint64_t next_flush = start_ns_ + kFlushEveryNs;
-    std::uint64_t next_progress = 0;
+    const std::uint64_t flush_every = options_.max_bytes ? StopRules::kSpaceCheckNs : kFlushEveryNs;
+    std::uint64_t next_flush = start_ns_ + flush_every;
+    std::uint64_t next_progress = 0, next_tick = 0;
     Result<void> written;
+    bool all_read = true;
     while (true) {
       pollfd ring = {kernel_->ring_fd(), POLLIN, 0};
-      poll(&ring, 1, kPollMs);
+      if (all_read) poll(&ring, 1, kPollMs);
       std::uint64_t now = monotonic_ns();
-      consume();
-      if (off_cpu_) off_cpu_->tick();
+      all_read = consume();
+      if (off_cpu_ && now >= next_tick) {
+        off_cpu_->tick();
+        next_tick = now + kTickNs;
+      }
       for (auto& [pid, process] : processes_) {
-        process.ask_for_names(writer, *kernel_);
         process.write_lines(writer);
-        process.rest_watches(now, writer, *kernel_);
         process.refresh_facts(now);
       }
+      if (std::string problem = sampling_.follow(now); !problem.empty()) note(problem);
       look_again(now);
       if (now >= next_flush) {
         written = writer.flush();
-        next_flush = now + kFlushEveryNs;
+        next_flush = now + flush_every;
       }
       if (hooks_.progress && now >= next_progress) {
         hooks_.progress(status(now));
@@ -146,8 +165,10 @@ class LiveSession final : public Session {
     }
     detach_gpus();
     if (off_cpu_) off_cpu_->detach();
+    sampling_.detach();
     kernel_->detach();
-    consume();  // what was under way when we detached
+    drop_capabilities(false);  // no more probes: what follows reads memory and files
+    consume_rest();
     const std::uint64_t end = monotonic_ns();
     finish_off_cpu();
     for (auto& [pid, process] : processes_) {
@@ -156,12 +177,12 @@ class LiveSession final : public Session {
       process.refresh_facts_at_end();
       if (is_target(pid)) {
         for (const std::string& what : process.torch_lacks())
-          note(fmt::format("{}: compiles are told by what is left", what));
+          note(fmt::format("{}: compiles come from the other sources", what));
       }
       process.facts().write_at_end(pid, writer);
     }
     for (auto& [pid, process] : processes_) lives_.left(pid, writer);
-    unmerged_ = encoder.unmerged();
+    losses_.unmerged = encoder.unmerged();
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
     if (std::string problem = native.symbolize(hooks_.naming); !problem.empty()) note(problem);
@@ -193,8 +214,9 @@ class LiveSession final : public Session {
     if (processes_.contains(child)) return {};
     there_.emplace_back(child, parent);
     FollowedProcess& process = follow(child, parent);
-    give_native_space(process);
-    (void)process.discover(monotonic_ns(), *kernel_);  // it need not be Python
+    if (native_unwind_) native_unwind_->give(process);
+    // It need not be Python.
+    if (may_look_more()) (void)process.discover(monotonic_ns(), *kernel_);
     return process.introduce(*kernel_);
   }
 
@@ -237,33 +259,49 @@ class LiveSession final : public Session {
   // --all to the end.
   void drop_what_is_not_needed() {
     if (dropped_all_) return;
-    dropped_all_ = !options_.all &&
-                   std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
-                     auto at = processes_.find(pid);
-                     return at == processes_.end() ||
-                            (at->second.probes_settled() && gpu_->probes_settled(pid));
-                   });
+    dropped_all_ = options_.passive ||
+                   (!options_.all &&
+                    std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
+                      auto at = processes_.find(pid);
+                      return at == processes_.end() ||
+                             (at->second.probes_settled() && gpu_->probes_settled(pid));
+                    }));
     drop_capabilities(!dropped_all_);
   }
 
   void note(const std::string& sentence) {
-    if (hooks_.note && noted_.insert(sentence).second) hooks_.note(sentence);
+    if (sentence.empty() || !hooks_.note || !noted_.insert(sentence).second) return;
+    hooks_.note(sentence);
   }
 
-  void consume() {
-    kernel_->consume([this](std::span<const std::byte> bytes) { on_event(bytes); });
+  // True: nothing was left.
+  bool consume(const DrainBudget& budget = {}) {
+    return kernel_->consume([this](std::span<const std::byte> bytes) { on_event(bytes); }, budget);
+  }
+
+  // What waited when we detached. Probes still send: not more than the buffers hold is read.
+  void consume_rest() {
+    const DrainBudget budget = {.time_ns = kLastReadNs, .bytes = kernel_->ring_capacity()};
+    if (consume(budget)) return;
+    kernel_->consume([this](std::span<const std::byte> bytes) { losses_.unread(bytes); }, budget);
+  }
+
+  // Before the first sample.
+  bool may_look_more() const {
+    return !(hooks_.stop_requested && hooks_.stop_requested()) &&
+           monotonic_ns() - start_ns_ < kFirstLooksNs;
   }
 
   void on_event(std::span<const std::byte> bytes) {
     auto header = event_header(bytes);
     if (!header) {
-      malformed_++;
+      losses_.malformed++;
       return;
     }
     if (header->kind == DP_EVENT_SAMPLE) {
       auto view = decode_sample(bytes);
       if (!view) {
-        malformed_++;
+        losses_.malformed++;
         return;
       }
       auto pid = static_cast<pid_t>(header->pid);
@@ -275,7 +313,7 @@ class LiveSession final : public Session {
       }
       inherit(pid);
       encoder_->encode(*view, at->second);
-      look_for_code(view->sample, at->second);
+      if (native_unwind_) native_unwind_->look_for_code(view->sample, at->second, *kernel_);
       return;
     }
     switch (header->kind) {
@@ -283,8 +321,6 @@ class LiveSession final : public Session {
         return deliver(decode_phase_event(bytes), *header, &FollowedProcess::on_phase);
       case DP_EVENT_INLINE:
         return deliver(decode_inline_event(bytes), *header, &FollowedProcess::on_inline);
-      case DP_EVENT_BREAK:
-        return deliver(decode_break_event(bytes), *header, &FollowedProcess::on_break);
       case DP_EVENT_PROBE:
         return deliver(decode_probe_event(bytes), *header, &FollowedProcess::on_probe);
       default:
@@ -304,7 +340,7 @@ class LiveSession final : public Session {
       lives_.event(*event, *writer_);
       on_process_event(*event);
     } else {
-      malformed_++;
+      losses_.malformed++;
     }
   }
 
@@ -346,22 +382,22 @@ class LiveSession final : public Session {
       if (auto event = decode_wait_event(bytes))
         off_cpu_->on_wait(*event, process, *writer_);
       else
-        malformed_++;
+        losses_.malformed++;
       return;
     }
     auto view = decode_sample(bytes);
     if (!view) {
-      malformed_++;
+      losses_.malformed++;
     } else if (process) {
       off_cpu_->on_stack(*view, *process, *encoder_);
-      look_for_code(view->sample, *process);
+      if (native_unwind_) native_unwind_->look_for_code(view->sample, *process, *kernel_);
     }
   }
 
   void finish_off_cpu() {
     if (!off_cpu_) return;
     off_cpu_->finish([this](pid_t pid) { return find_process(pid); }, *writer_);
-    wait_stacks_lost_ = off_cpu_->stacks_lost();
+    losses_.wait_stacks = off_cpu_->stacks_lost();
   }
 
   void on_process_event(const ProcessEventView& view) {
@@ -377,7 +413,7 @@ class LiveSession final : public Session {
       case DP_EVENT_REAPED:
         return;
       default:
-        malformed_++;
+        losses_.malformed++;
     }
   }
 
@@ -398,7 +434,8 @@ class LiveSession final : public Session {
     heirs_.forget(pid);
     at->second.forget_image(view.event.header.time_ns);
     at->second.runs(view.event.comm, view.exe, view.args);
-    if (exec_rate_.is_low(view.event.header.time_ns)) give_native_space(at->second);
+    if (native_unwind_ && exec_rate_.is_low(view.event.header.time_ns))
+      native_unwind_->give(at->second);
     gpu_->forget(pid);
     // What we told the kernel side while the event was under way was of the old image.
     (void)at->second.tell_kernel(*kernel_);
@@ -416,40 +453,19 @@ class LiveSession final : public Session {
     if (is_target(pid)) {
       targets_alive_.ended(pid);
     } else if (!gpu_->traces(pid)) {
-      unreadable_codes_ += at->second.unreadable_codes();
-      lost_edges_ += at->second.lost_edges();
+      losses_.add(at->second);
       processes_.erase(at);
     }
   }
 
   // Tables of what the targets map are there before the first sample, if that takes no longer than a wait
-  // that nobody minds.
+  // that goes unnoticed.
   void start_native_unwinding() {
     if (!options_.native) return;
-    native_unwind_ = NativeUnwind::start(kernel_->unwind_tables_fd(), kernel_->native_spaces_fd(),
-                                         options_.native_limits);
+    native_unwind_ = NativeSpaces::start(*kernel_, options_.native_limits);
     if (options_.launched) return;
-    for (auto& [pid, process] : processes_) give_native_space(process);
+    for (auto& [pid, process] : processes_) native_unwind_->give(process);
     native_unwind_->settle(kTablesWait);
-  }
-
-  void give_native_space(FollowedProcess& process) {
-    if (!native_unwind_) return;
-    process.set_native_space(native_unwind_->space_of(process.pid()));
-    native_unwind_->look(process.native_space());
-  }
-
-  // A native stack was cut where the kernel side knows no code, or has no table for it.
-  void look_for_code(const dp_sample& sample, FollowedProcess& process) {
-    if (!native_unwind_ || (sample.native_end != DP_COUNT_NATIVE_NO_MAPPING &&
-                            sample.native_end != DP_COUNT_NATIVE_NO_TABLE))
-      return;
-    // A child that was forked has mapped something of its own.
-    if (process.native_space() && process.native_space()->pid != process.pid()) {
-      process.set_native_space(native_unwind_->space_of(process.pid()));
-      (void)process.tell_kernel(*kernel_);
-    }
-    native_unwind_->look(process.native_space());
   }
 
   bool is_target(pid_t pid) const {
@@ -457,8 +473,11 @@ class LiveSession final : public Session {
            options_.targets.end();
   }
 
-  void look_for_gpus(std::uint64_t now) {
-    for (auto& [pid, process] : processes_) gpu_->look(pid, now);
+  void look_for_gpus(std::uint64_t now, std::uint64_t until) {
+    gpu_turns_.round(processes_, [&](pid_t pid, FollowedProcess&) {
+      gpu_->look(pid, now);
+      return monotonic_ns() < until;
+    });
   }
 
   void detach_gpus() {
@@ -473,27 +492,22 @@ class LiveSession final : public Session {
 
   // Python just starting, torch imported later.
   void look_again(std::uint64_t now) {
-    look_for_gpus(now);
-    auto at = processes_.upper_bound(looked_last_);
-    for (std::size_t left = processes_.size(); left > 0; --left, ++at) {
-      if (at == processes_.end()) at = processes_.begin();
-      auto& [pid, process] = *at;
-      if (process.next_look_ns() == 0 || now < process.next_look_ns()) continue;
+    const std::uint64_t begin = monotonic_ns();
+    look_for_gpus(now, begin + kLooksNs / 2);
+    look_turns_.round(processes_, [&](pid_t pid, FollowedProcess& process) {
+      if (process.next_look_ns() == 0 || now < process.next_look_ns()) return true;
       look_at(pid, process, now);
-      looked_last_ = pid;
-      if (monotonic_ns() - now > kLooksNs) break;
-    }
+      return monotonic_ns() - begin < kLooksNs;
+    });
     for (auto& [pid, process] : processes_)
-      if (std::string problem = process.take_problem(); !problem.empty() && is_target(pid))
-        note(problem);
-    if (native_unwind_)
-      if (std::string problem = native_unwind_->take_problem(); !problem.empty()) note(problem);
+      if (std::string problem = process.take_problem(); is_target(pid)) note(problem);
+    if (native_unwind_) note(native_unwind_->take_problem());
   }
 
   void look_at(pid_t pid, FollowedProcess& process, std::uint64_t now) {
     inherit(pid);
     if (!process.native_space() && native_unwind_) {
-      give_native_space(process);
+      native_unwind_->give(process);
       (void)process.tell_kernel(*kernel_);
     }
     auto found = process.discover(now, *kernel_);
@@ -505,27 +519,12 @@ class LiveSession final : public Session {
   }
 
   bool reason_to_stop(std::uint64_t now, const Result<void>& written) {
-    if (!written) {
-      trailer_.reason = "write failed";
-      return true;
-    }
-    if (hooks_.stop_requested && hooks_.stop_requested()) {
-      trailer_.reason = "interrupted";
-      return true;
-    }
-    if (options_.duration_ns && now - sampling_since_ns_ >= options_.duration_ns) {
-      trailer_.reason = "duration";
-      return true;
-    }
-    if (options_.max_bytes && writer_->size() >= options_.max_bytes) {
-      trailer_.reason = "size limit";
-      return true;
-    }
-    if (targets_alive_.all_ended()) {
-      trailer_.reason = "target exited";
-      return true;
-    }
-    return false;
+    trailer_.reason = stop_.reason({.now_ns = now,
+                                    .sampled_ns = now - sampling_since_ns_,
+                                    .bytes = writer_->size(),
+                                    .write_failed = !written,
+                                    .targets_ended = targets_alive_.all_ended()});
+    return !trailer_.reason.empty();
   }
 
   SessionStatus status(std::uint64_t now) const {
@@ -544,15 +543,8 @@ class LiveSession final : public Session {
 
   void fill_trailer(std::uint64_t end) {
     Counters counters = kernel_->counters();
-    for (auto& [pid, process] : processes_) {
-      unreadable_codes_ += process.unreadable_codes();
-      lost_edges_ += process.lost_edges();
-    }
-    counters[DP_COUNT_EDGE_LOST] = lost_edges_;
-    counters[DP_COUNT_UNREADABLE_CODE] = unreadable_codes_;
-    counters[DP_COUNT_MALFORMED_EVENT] = malformed_;
-    counters[DP_COUNT_UNMERGED] = unmerged_;
-    counters[DP_COUNT_WAIT_STACK_LOST] = wait_stacks_lost_;
+    for (auto& [pid, process] : processes_) losses_.add(process);
+    losses_.fill(counters);
     gpu_->fill(counters);
     trailer_.counters = named_counters(counters);
     trailer_.end_ns = end;
@@ -560,28 +552,26 @@ class LiveSession final : public Session {
 
   SessionOptions options_;
   SessionHooks hooks_;
+  StopRules stop_;
   bool awaited_exec_;
   bool dropped_all_ = false;
   std::unique_ptr<KernelSide> kernel_;
-  std::unique_ptr<NativeUnwind> native_unwind_;  // writes maps of kernel_
+  std::unique_ptr<NativeSpaces> native_unwind_;  // writes maps of kernel_
   std::unique_ptr<OffCpu> off_cpu_;
   std::unique_ptr<GpuCollector> gpu_;
   SamplingEvents events_;
+  CpuSampling sampling_;
   std::map<pid_t, FollowedProcess> processes_;
   Heirs heirs_;
   std::vector<std::pair<pid_t, pid_t>> there_;  // when we attached, and their parents
   ProcessLives lives_;
-  pid_t looked_last_ = 0;
+  Turns<pid_t> look_turns_, gpu_turns_;
   ExecRate exec_rate_;
   TargetsAlive targets_alive_;
   std::set<std::string> noted_;
   std::uint64_t start_ns_ = 0;
   std::uint64_t sampling_since_ns_ = 0;
-  std::uint64_t malformed_ = 0;
-  std::uint64_t unreadable_codes_ = 0;
-  std::uint64_t lost_edges_ = 0;
-  std::uint64_t unmerged_ = 0;
-  std::uint64_t wait_stacks_lost_ = 0;
+  SessionLosses losses_;
   Trailer trailer_;
   RecordingWriter* writer_ = nullptr;
   SampleEncoder* encoder_ = nullptr;

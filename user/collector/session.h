@@ -25,6 +25,7 @@ struct SessionOptions {
   std::uint64_t max_bytes = 0;
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
+  bool passive = false;     // nothing in a target is changed: no probes, no watchpoints, no library
   bool watchpoints = true;  // hardware ones, where they can be had
   bool direct_map = true;   // see KernelSideOptions
   bool native = true;       // native and kernel frames too
@@ -49,6 +50,8 @@ struct SessionStatus {
 // How the caller hears of things and says stop.
 struct SessionHooks {
   std::function<bool()> stop_requested;
+  // The recording then ends, while there is room for what is made from it.
+  std::function<bool()> disk_is_nearly_full;
   std::function<void(const SessionStatus&)> progress;     // about four times a second
   std::function<void(const std::string& path)> naming;    // at the end: the file to be named
   std::function<void(const std::string& sentence)> note;  // once per thing worth knowing

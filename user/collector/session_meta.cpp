@@ -18,6 +18,7 @@ Meta describe_session(const SessionOptions& options, const SamplingEvents& event
                             static_cast<std::int64_t>(monotonic_ns());
   meta.event = events.name;
   meta.version = DYNPROF_VERSION;
+  if (options.passive) meta.mode = kPassiveMode;
   utsname host = {};
   if (uname(&host) == 0) {
     meta.host = host.nodename;

@@ -10,6 +10,7 @@
 #include "user/generated/find_generated.h"
 #include "user/generated/merge_generated.h"
 #include "user/history/compile_history.h"
+#include "user/preflight/capabilities.h"
 #include "user/target/remote_memory.h"
 
 namespace dynprof {
@@ -49,6 +50,7 @@ void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
   if (history) history_is_old_ = false, next_history_ns_ = now_ns + kHistoryNs;
   if (generated) generated_is_old_ = false, next_generated_ns_ = now_ns + kGeneratedNs;
   reading_ = std::async(std::launch::async, [python, history, generated] {
+    keep_only_reading();
     setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
     ProcessMemory memory(python.pid);
     RemoteObjects objects(memory, python.layout);

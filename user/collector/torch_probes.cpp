@@ -2,180 +2,184 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <string_view>
+#include <optional>
 #include <utility>
 
-#include "user/collector/torch_watch.h"
-#include "user/target/process.h"
+#include "user/target/clock_function.h"
+#include "user/target/function_offsets.h"
 
 namespace dynprof {
 namespace {
 
-struct Rule {
-  Probe probe;
-  std::string_view library;  // how its file name begins
-  const char* symbol;
-  const char* lost;  // what is not known without it
-};
-// Checked with torch 2.13.0; the symbols are in 2.6.0, 2.9.0 and 2.14.1 too.
-constexpr std::array kRules = {
-    Rule{Probe::kCounterNamed, "libc10.so",
-         "_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
-         "begin and end of whole compiles"},
-    Rule{Probe::kCounterMade, "libc10.so",
-         "_ZN3c107monitor17WaitCounterHandleC1ESt17basic_string_viewIcSt11char_traitsIcEE",
-         "begin and end of whole compiles"},
-    Rule{Probe::kWaitStarted, "libc10.so", "_ZN3c107monitor17WaitCounterHandle5startEv",
-         "begin and end of whole compiles"},
-    Rule{Probe::kWaitStopped, "libc10.so",
-         "_ZN3c107monitor17WaitCounterHandle4stopERKNS_11SmallVectorIlLj6EEE",
-         "begin and end of whole compiles"},
-    Rule{Probe::kFrameSeen, "libtorch_python.so", "THPPyInterpreterFrame_New",
-         "the first moments of a thread's first compile"},
-    Rule{Probe::kRegionLeft, "libtorch_python.so", "dynamo_eval_custom_code",
-         "runs of compiled regions"},
-    Rule{Probe::kRegionEntered, "libtorch_python.so", "dynamo_eval_custom_code",
-         "runs of compiled regions"},
-    Rule{Probe::kNodeLeft, "libtorch_python.so",
-         "_ZN5torch8autograd6PyNode5applyEOSt6vectorIN2at6TensorESaIS4_EE",
-         "runs of compiled backwards"},
-    Rule{Probe::kNodeEntered, "libtorch_python.so",
-         "_ZN5torch8autograd6PyNode5applyEOSt6vectorIN2at6TensorESaIS4_EE",
-         "runs of compiled backwards"},
-};
+constexpr std::string_view kLibrary = "libtorch_python.so";
+// In libtorch_python.so of torch 2.9.0, 2.13.0 and 2.15.0. In 2.6.0 the compiler put
+// dynamo_eval_custom_code into its caller.
+constexpr std::string_view kEvalCustomCode = "dynamo_eval_custom_code";
+constexpr std::string_view kRecordFunctionExit = "_pytorch_record_function_exit";
+constexpr std::string_view kNodeApply =
+    "_ZN5torch8autograd6PyNode5applyEOSt6vectorIN2at6TensorESaIS4_EE";
+constexpr std::string_view kNodeOutputs =
+    "_ZN5torch8autograd6PyNode16to_variable_listEPK7_objectRKSt6vectorIbSaIbEE";
+constexpr std::string_view kNodeRaises = "_ZN12_GLOBAL__N_118throw_python_errorEv";  // to 2.13
+constexpr std::string_view kNodeRaisesLater = "_ZN5torch18throw_python_errorEv";     // 2.15
+constexpr std::array kFunctions = {kEvalCustomCode, kRecordFunctionExit, kNodeApply,
+                                   kNodeOutputs,    kNodeRaises,         kNodeRaisesLater};
+enum { kEval, kExit, kApply, kOutputs, kRaises, kRaisesLater };
 
-constexpr std::string_view kCounterPrefix = "pytorch.wait_counter.";
-constexpr std::size_t kMaxCounters = 4096;
-constexpr std::size_t kMaxNodes = 64;  // one inside another on a thread
-// Two probes a run cost 10 to 30 us in a virtual machine (measured by how many runs a second a loop of
-// them makes): this many are below 0.5 % of a core.
+// A run takes three probes, of 2 us each: this many are 0.1 % of a core (docs/overhead.md).
 constexpr std::uint32_t kMaxRunsPerSecond = 200;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
-bool is_run(Probe probe) {
-  return probe == Probe::kRegionEntered || probe == Probe::kRegionLeft ||
-         probe == Probe::kNodeEntered || probe == Probe::kNodeLeft;
-}
-
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
-// The very file that is mapped, whatever its path leads to now.
-std::string mapped_path(pid_t pid, const Mapping& mapping) {
-  return fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
-}
 
 }  // namespace
 
-bool TorchProbes::attach(pid_t pid, KernelSide& kernel) {
+bool TorchProbes::attach(KernelSide& kernel, RemoteObjects& objects, const PythonRuntime& runtime) {
   if (attached_) return true;
-  auto mappings = read_mappings(pid);
+  if (!std::exchange(clock_tried_, true)) attach_clock(kernel, objects, runtime);
+  auto mappings = read_mappings(runtime.pid);
   if (!mappings) return false;
-  auto path_of = [&](std::string_view library) -> std::string {
-    for (const Mapping& mapping : *mappings)
-      if (mapping.executable && mapping.is_file() && file_name(mapping.path).starts_with(library))
-        return mapped_path(pid, mapping);
-    return {};
-  };
-  const std::string c10 = path_of("libc10.so");
-  const std::string python = path_of("libtorch_python.so");
-  if (python.empty()) return false;
+  const bool mapped = std::any_of(mappings->begin(), mappings->end(), [](const Mapping& mapping) {
+    return mapping.executable && file_name(mapping.path).starts_with(kLibrary);
+  });
+  if (!mapped) return false;
   attached_ = true;
-  std::string_view told;
-  for (const Rule& rule : kRules) {
-    const std::string& path = rule.library == "libc10.so" ? c10 : python;
-    auto link = path.empty() ? Result<Link>(error(fmt::format("{} is not mapped", rule.library)))
-                             : kernel.attach_probe(rule.probe, pid, path, rule.symbol);
-    if (link) {
-      sees_frames_ |= rule.probe == Probe::kFrameSeen;
-      sees_waits_ |= rule.probe == Probe::kWaitStarted;
-      (is_run(rule.probe) ? region_links_ : links_).push_back(std::move(*link));
-    } else if (std::exchange(told, rule.lost) != rule.lost) {
-      if (!problem_.empty()) problem_ += "; ";
-      problem_ += fmt::format("{}: {} come from other sources", link.error().what, rule.lost);
-    }
-  }
+  attach_runs(kernel, runtime.pid, *mappings);
   return true;
 }
 
-bool TorchProbes::edge(const dp_probe_event& event, std::string_view node, RecordingWriter& writer,
-                       SpanEdge& edge) {
-  std::string_view name(event.name, event.name_size);
-  edge.time_ns = event.header.time_ns;
-  edge.cpu_ns = event.cpu_ns;
-  switch (event.probe) {
-    case DP_PROBE_COUNTER_NAME:
-      if (name.starts_with(kCounterPrefix)) name.remove_prefix(kCounterPrefix.size());
-      if (counters_.size() < kMaxCounters || counters_.contains(event.object))
-        counters_[event.object] = {writer.string(name), name.ends_with("_compile")};
-      return false;
-    case DP_PROBE_WAIT_BEGIN:
-    case DP_PROBE_WAIT_END: {
-      auto at = counters_.find(event.object);
-      if (at == counters_.end()) return false;
-      edge.kind = event.probe == DP_PROBE_WAIT_BEGIN ? EdgeKind::kWaitBegin : EdgeKind::kWaitEnd;
-      edge.name = at->second.name;
-      if (event.torch.status != 0) {
-        Context context;
-        context.torch = recorded_state(event.torch);
-        edge.context = writer.context(context);
-      }
-      return true;
-    }
-    case DP_PROBE_REGION_BEGIN:
-      count_region(event.header.time_ns);
-      edge.kind = EdgeKind::kRegionBegin;
-      edge.name = writer.string(name);
-      return run_begins(regions_[event.header.tid], true);
-    case DP_PROBE_REGION_END:
-      edge.kind = EdgeKind::kRegionEnd;
-      return run_ends(regions_[event.header.tid]);
-    case DP_PROBE_NODE_BEGIN:
-      count_region(event.header.time_ns);
-      edge.kind = EdgeKind::kRegionBegin;
-      edge.name = writer.string(node);
-      return run_begins(nodes_[event.header.tid], !node.empty());
-    case DP_PROBE_NODE_END:
-      edge.kind = EdgeKind::kRegionEnd;
-      return run_ends(nodes_[event.header.tid]);
-    default:
-      return false;
+void TorchProbes::attach_clock(KernelSide& kernel, RemoteObjects& objects,
+                               const PythonRuntime& runtime) {
+  auto attach = [&]() -> Result<Link> {
+    ASSIGN_OR_RETURN(const ClockFunction clock, find_clock_function(objects, runtime));
+    ASSIGN_OR_RETURN(const UniqueFd file, open_mapped_file(runtime.pid, clock.mapping));
+    return kernel.attach_probe(Probe::kClockRead, runtime.pid, path_of_open_file(file.get()),
+                               clock.offset, "time.time_ns", kernel.new_clock_slot());
+  };
+  if (auto link = attach())
+    clock_.push_back(*std::move(link));
+  else
+    add_problem(fmt::format("{}: begin and end of compiles and phases come from samples",
+                            link.error().what));
+}
+
+void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<Mapping>& mappings) {
+  auto library = std::find_if(mappings.begin(), mappings.end(), [](const Mapping& mapping) {
+    return mapping.executable && mapping.is_file() && file_name(mapping.path).starts_with(kLibrary);
+  });
+  auto fail = [&](const Error& why, std::string_view what) {
+    add_problem(fmt::format("{}: {} are not recorded", why.what, what));
+  };
+  constexpr std::string_view kRegions = "runs of compiled regions";
+  constexpr std::string_view kBackwards = "runs of compiled backwards";
+  if (library == mappings.end()) return fail(error("it lies in no file"), kRegions);
+  auto file = open_mapped_file(pid, *library);
+  if (!file) return fail(file.error(), kRegions);
+  auto places = find_functions(file->get(), kFunctions);
+  if (!places) return fail(error(fmt::format("{} {}", kLibrary, places.error().what)), kRegions);
+  const std::string path = path_of_open_file(file->get());
+  auto probe = [&](Probe which, std::size_t function) -> Result<void> {
+    const auto& place = (*places)[function];
+    if (!place) return error(fmt::format("{} has no function {}", kLibrary, kFunctions[function]));
+    ASSIGN_OR_RETURN(Link link,
+                     kernel.attach_probe(which, pid, path, place->offset, kFunctions[function], 0));
+    runs_.push_back(std::move(link));
+    return {};
+  };
+  // Ends first: a begin without an end says nothing.
+  auto pair = [&](Probe end, std::size_t end_function, Probe begin, std::size_t function,
+                  dp_code_range& range, std::string_view what) {
+    auto set = probe(end, end_function);
+    if (set) set = probe(begin, function);
+    if (!set) return fail(set.error(), what);
+    const FunctionPlace& place = *(*places)[function];
+    range.begin = library->start + place.offset - library->offset;
+    range.end = range.begin + place.size;
+  };
+  pair(Probe::kRegionLeft, kExit, Probe::kRegionEntered, kEval, region_, kRegions);
+  pair(Probe::kNodeLeft, kOutputs, Probe::kNodeEntered, kApply, node_, kBackwards);
+  // Without it the end of a run that raises is not known.
+  if (node_.begin) (void)probe(Probe::kNodeRaised, (*places)[kRaises] ? kRaises : kRaisesLater);
+}
+
+// The kernel takes a tenth of a second for each: events must not wait for that.
+void TorchProbes::close_later(std::vector<Link> links) {
+  closing_.push_back(std::async(std::launch::async, [links = std::move(links)]() mutable {
+    while (!links.empty()) links.pop_back();
+  }));
+}
+
+void TorchProbes::detach() {
+  clock_.clear();
+  runs_.clear();
+  closing_.clear();  // waits for them
+}
+
+void TorchProbes::give_up_clock(pid_t pid) {
+  if (clock_.empty()) return;
+  close_later(std::exchange(clock_, {}));
+  add_problem(fmt::format(
+      "process {} calls time.time_ns more than {} times a second outside of torch.compile: to cost "
+      "it nothing, begin and end of compiles and phases come from samples from here on",
+      pid, DP_CLOCK_CALLS_PER_SECOND));
+}
+
+// `runs` innermost first. Only the last may have ended now; the others were left before.
+void TorchProbes::write_ends(const std::vector<OpenRuns::Run>& runs, bool last_is_known,
+                             SpanEdge edge, RecordingWriter& writer) {
+  edge.kind = EdgeKind::kRegionEnd;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (!runs[i].recorded) continue;
+    edge.depth = last_is_known && i + 1 == runs.size() ? 0 : kLeftBefore;
+    writer.edge(edge);
   }
 }
 
-// The probes go one after the other: once they are given up, a run may have one edge without the other.
-bool TorchProbes::run_begins(std::vector<bool>& open, bool recorded) const {
-  if (open.size() == kMaxNodes) open.clear();
-  open.push_back(recorded && !runs_given_up_);
-  return open.back();
+void TorchProbes::on_run(const dp_probe_event& event, std::string_view node_name, ThreadId thread,
+                         RecordingWriter& writer) {
+  OpenRuns& open = open_[event.header.tid];
+  SpanEdge edge;
+  edge.time_ns = event.header.time_ns;
+  edge.cpu_ns = event.cpu_ns;
+  edge.thread = thread;
+  const bool is_node = event.probe == DP_PROBE_NODE_BEGIN;
+  switch (event.probe) {
+    case DP_PROBE_REGION_BEGIN:
+    case DP_PROBE_NODE_BEGIN: {
+      count_run(event.header.time_ns);
+      const std::string_view name =
+          is_node ? node_name : std::string_view(event.name, event.name_size);
+      OpenRuns::Run run{event.node, event.sp, !runs_given_up_ && !name.empty()};
+      write_ends(open.begin(run), false, edge, writer);
+      if (!run.recorded) return;
+      edge.kind = EdgeKind::kRegionBegin;
+      edge.name = writer.string(name);
+      writer.edge(edge);
+      return;
+    }
+    case DP_PROBE_NODE_RAISED:
+      return write_ends(open.raised(event.sp), true, edge, writer);
+    default:
+      return write_ends(open.end(event.node, event.sp), true, edge, writer);
+  }
 }
 
-bool TorchProbes::run_ends(std::vector<bool>& open) {
-  const bool recorded = !open.empty() && open.back();
-  if (!open.empty()) open.pop_back();
-  return recorded;
-}
-
-bool TorchProbes::begins_compile(const dp_probe_event& event) const {
-  if (event.probe != DP_PROBE_WAIT_BEGIN) return false;
-  auto at = counters_.find(event.object);
-  return at != counters_.end() && at->second.compile;
-}
-
-void TorchProbes::count_region(std::uint64_t now_ns) {
-  if (now_ns / kSecondNs != std::exchange(second_, now_ns / kSecondNs)) runs_ = 0;
-  if (++runs_ < kMaxRunsPerSecond || region_links_.empty()) return;
+void TorchProbes::count_run(std::uint64_t now_ns) {
+  if (now_ns / kSecondNs != std::exchange(second_, now_ns / kSecondNs)) runs_in_second_ = 0;
+  if (++runs_in_second_ < kMaxRunsPerSecond || runs_.empty()) return;
   runs_given_up_ = true;
-  // The kernel takes a tenth of a second or more for each: events must not wait for that.
-  closing_ = std::async(std::launch::async, [links = std::move(region_links_)]() mutable {
-    while (!links.empty()) links.pop_back();  // those of begins first
-  });
-  region_links_.clear();
-  problem_ = fmt::format(
-      "compiled regions run more than {} times a second: to cost the target nothing, their runs "
-      "are "
-      "recorded up to here only",
-      kMaxRunsPerSecond);
+  close_later(std::exchange(runs_, {}));
+  add_problem(
+      fmt::format("compiled regions run more than {} times a second: to cost the target nothing, "
+                  "their runs are recorded up to here only",
+                  kMaxRunsPerSecond));
+}
+
+void TorchProbes::add_problem(std::string problem) {
+  if (!problem_.empty()) problem_ += "; ";
+  problem_ += std::move(problem);
 }
 
 std::string TorchProbes::take_problem() { return std::exchange(problem_, {}); }

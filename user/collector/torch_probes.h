@@ -1,5 +1,6 @@
-// Probes on torch's native functions in one process (source E): begin and end of whole compiles and
-// of runs of compiled regions. Gone with this object, and with our process.
+// Probes on the entries of functions in one process (source E): where torch reads the clock, since
+// phases begin and end there, and where compiled code begins and ends to run. Gone with this object,
+// and with our process.
 #pragma once
 
 #include <sys/types.h>
@@ -13,54 +14,54 @@
 
 #include "symbolizer/recording/writer.h"
 #include "user/collector/kernel_side.h"
+#include "user/collector/open_runs.h"
+#include "user/target/process.h"
+#include "user/target/python_runtime.h"
+#include "user/target/remote_objects.h"
 
 namespace dynprof {
 
 class TorchProbes {
  public:
-  // Once per process, as soon as torch's libraries are mapped; false: they are not yet.
-  bool attach(pid_t pid, KernelSide& kernel);
+  // Once per process; false: torch is there, but its libraries are not mapped yet.
+  bool attach(KernelSide& kernel, RemoteObjects& objects, const PythonRuntime& runtime);
   bool attached() const { return attached_; }
-  // Tells of every compile before its first phase begins.
-  bool sees_compiles() const { return sees_frames_ && sees_waits_; }
-  void detach() {
-    links_.clear();
-    region_links_.clear();
-    if (closing_.valid()) closing_.get();
-  }
+  // Begin and end of every phase are told.
+  bool sees_phases() const { return !clock_.empty(); }
+  // Where the functions lie that run compiled code.
+  const dp_code_range& region() const { return region_; }
+  const dp_code_range& node() const { return node_; }
+  void detach();
 
-  // The edge an event is; false: it is none. `node` is what an autograd node that begins runs, "" for
-  // nothing compiled.
-  bool edge(const dp_probe_event& event, std::string_view node, RecordingWriter& writer,
-            SpanEdge& edge);
+  // Writes the edges of a run. `node_name` is what an autograd node that begins runs, "" for nothing
+  // compiled.
+  void on_run(const dp_probe_event& event, std::string_view node_name, ThreadId thread,
+              RecordingWriter& writer);
+  // The process reads the clock too often for reasons of its own.
+  void give_up_clock(pid_t pid);
 
-  // Whether this thread begins a compile now, as opposed to a part of one.
-  bool begins_compile(const dp_probe_event& event) const;
-
-  // Which probes could not be set, and why; once, "" otherwise.
+  // What could not be probed, or is not any more, and why; once, "" otherwise.
   std::string take_problem();
 
  private:
-  void count_region(std::uint64_t now_ns);
-  bool run_begins(std::vector<bool>& open, bool recorded) const;
-  static bool run_ends(std::vector<bool>& open);
+  void attach_clock(KernelSide& kernel, RemoteObjects& objects, const PythonRuntime& runtime);
+  void attach_runs(KernelSide& kernel, pid_t pid, const std::vector<Mapping>& mappings);
+  void close_later(std::vector<Link> links);
+  void count_run(std::uint64_t now_ns);
+  void write_ends(const std::vector<OpenRuns::Run>& runs, bool last_is_known, SpanEdge edge,
+                  RecordingWriter& writer);
+  void add_problem(std::string problem);
 
-  std::vector<Link> links_;
-  std::vector<Link> region_links_;  // runs of regions and of their backwards
-  std::future<void> closing_;       // of those that were given up
-  std::uint64_t second_ = 0;        // of the last runs of regions, and how many
-  std::uint32_t runs_ = 0;
-  struct Counter {
-    StringId name = 0;
-    bool compile = false;  // runs during a whole compile
-  };
-  std::unordered_map<std::uint64_t, Counter> counters_;  // by address
-  // Per thread the nodes that run now, outermost first: whether each is in the recording.
-  std::unordered_map<std::uint32_t, std::vector<bool>> nodes_, regions_;
+  std::vector<Link> clock_;
+  std::vector<Link> runs_;  // probes on ends behind those on begins
+  std::vector<std::future<void>> closing_;
+  dp_code_range region_ = {}, node_ = {};
+  std::uint64_t second_ = 0;  // of the last runs, and how many
+  std::uint32_t runs_in_second_ = 0;
+  std::unordered_map<std::uint32_t, OpenRuns> open_;  // by thread
   bool runs_given_up_ = false;
+  bool clock_tried_ = false;
   bool attached_ = false;
-  bool sees_frames_ = false;
-  bool sees_waits_ = false;
   std::string problem_;
 };
 

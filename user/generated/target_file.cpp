@@ -1,32 +1,21 @@
 #include "user/generated/target_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "user/generated/names.h"
-#include "user/target/process.h"
+#include "user/target/safe_open.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kBlock = 64 * 1024;
 
-// O_PATH opens anything without side effects, a FIFO or a device too, and a link as itself.
-UniqueFd open_path(int root, const char* path) {
-  open_how how{};
-  how.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  return UniqueFd(static_cast<int>(syscall(SYS_openat2, root, path, &how, sizeof how)));
-}
-
-std::string check_kind(const struct stat& status, uid_t uid) {
+std::string check_owner(const struct stat& status, uid_t uid) {
   if (S_ISLNK(status.st_mode)) return "is a symbolic link, which is not followed";
   if (!S_ISREG(status.st_mode)) return "is no regular file";
   bool own = status.st_uid == uid;
@@ -39,26 +28,23 @@ std::string check_kind(const struct stat& status, uid_t uid) {
 
 }  // namespace
 
-TargetFiles::TargetFiles(pid_t pid)
-    : root_(::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
-  if (auto uid = process_uid(pid)) uid_ = *uid;
+TargetFiles::TargetFiles(pid_t pid) : root_(open_root_of(pid)) {
+  if (auto rights = TargetRights::of(pid)) rights_ = *std::move(rights);
 }
 
 Result<UniqueFd> TargetFiles::open(const std::string& path) {
-  if (!root_ || !uid_) return error("the target's files cannot be reached");
+  if (!root_ || !rights_) return error("the target's files cannot be reached");
   if (path.empty() || path[0] != '/') return error("is not an absolute path");
   if (path.size() >= PATH_MAX || path.find('\0') != std::string::npos) return error("is no path");
   if (!source_extension(path)) return error("is not named like a source file");
-  UniqueFd found = open_path(root_.get(), path.c_str());
-  if (!found) return errno_error("cannot be opened");
-  struct stat status {};
-  if (fstat(found.get(), &status)) return errno_error("cannot be examined");
-  if (std::string problem = check_kind(status, *uid_); !problem.empty()) return error(problem);
-  // The very file that was examined, whatever the path leads to by now.
-  UniqueFd readable(::open(fmt::format("/proc/self/fd/{}", found.get()).c_str(),
-                           O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-  if (!readable) return errno_error("cannot be opened");
-  return readable;
+  return open_with(*rights_, [&]() -> Result<UniqueFd> {
+    ASSIGN_OR_RETURN(const UniqueFd found, look_up_below(root_.get(), path, LastLink::kKeep));
+    struct stat status {};
+    if (fstat(found.get(), &status)) return errno_error("cannot be examined");
+    if (std::string problem = check_owner(status, rights_->uid); !problem.empty())
+      return error(problem);
+    return open_found(found);
+  });
 }
 
 Result<TargetFileText> TargetFiles::read(const std::string& path, std::size_t max_bytes) {

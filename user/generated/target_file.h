@@ -1,7 +1,8 @@
 // Source files the target names, read through /proc/PID/root. A path comes from the target's memory
 // and what lies there may change under us, so: looked up inside the target's root, the file itself
-// no link, regular, of a kind torch generates, and one the target could read without us: owned by
-// its user, or root's and readable for all. At most a given number of bytes.
+// no link, regular, of a kind torch generates, owned by its user, or root's and readable for all, and
+// opened with the target's own rights: what it could not read without us, it does not get to see in
+// our output. At most a given number of bytes.
 #pragma once
 
 #include <sys/types.h>
@@ -13,6 +14,7 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
+#include "user/target/target_rights.h"
 
 namespace dynprof {
 
@@ -33,7 +35,7 @@ class TargetFiles {
   Result<UniqueFd> open(const std::string& path);
 
   UniqueFd root_;
-  std::optional<uid_t> uid_;
+  std::optional<TargetRights> rights_;
 };
 
 }  // namespace dynprof

@@ -36,13 +36,13 @@ class LoadedGpuKernel final : public GpuKernel {
     return link;
   }
 
-  Result<Link> attach_call(pid_t pid, const std::string& path, const std::string& symbol,
+  Result<Link> attach_call(pid_t pid, const std::string& path, std::uint64_t location,
                            std::uint64_t cookie, bool stub) override {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .func_name = symbol.c_str());
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie);
     auto& programs = skeleton_->progs;
     Link link(bpf_program__attach_uprobe_opts(stub ? programs.gpu_stub_called : programs.gpu_called,
-                                              pid, path.c_str(), 0, &options));
-    if (!link) return gpu_error(fmt::format("cannot probe {}", symbol), errno);
+                                              pid, path.c_str(), location, &options));
+    if (!link) return gpu_error("cannot probe a function of CUDA", errno);
     return link;
   }
 

@@ -6,11 +6,14 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "user/gpu/usdt_notes.h"
+#include "user/target/function_offsets.h"
 
 namespace dynprof {
 namespace {
@@ -81,10 +84,23 @@ constexpr Function kRuntime[] = {
     {"cudaMemsetAsync_ptsz", 235},
 };
 
-// The very file that is mapped, whatever its path leads to now.
-std::string mapped_path(pid_t pid, const Mapping& mapping) {
-  return fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
-}
+// A library of CUDA's that the process maps, and where these functions lie in it.
+struct CallPlaces {
+  UniqueFd file;
+  std::vector<std::optional<FunctionPlace>> found;
+
+  static Result<CallPlaces> find(pid_t pid, const Mapping& mapping,
+                                 std::span<const Function> functions) {
+    CallPlaces places;
+    ASSIGN_OR_RETURN(places.file, open_mapped_file(pid, mapping));
+    std::vector<std::string_view> names;
+    for (const Function& function : functions) names.emplace_back(function.symbol);
+    auto found = find_functions(places.file.get(), names);
+    if (!found) return error(fmt::format("{} {}", mapping.path, found.error().what));
+    places.found = *std::move(found);
+    return places;
+  }
+};
 
 // Linux 6.18 and later make a call of a probe on a five-byte nop: its system call says where it does not
 // belong, older kernels do not know it. x86-64 alone; anything else keeps the breakpoint.
@@ -152,7 +168,7 @@ Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuTier tier, GpuKerne
 Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kernel) {
   ASSIGN_OR_RETURN(UniqueFd file, open_mapped_file(pid_, library));
   ASSIGN_OR_RETURN(auto notes, read_usdt_notes(file.get()));
-  const std::string path = mapped_path(pid_, library);
+  const std::string path = path_of_open_file(file.get());
   for (const Wanted& wanted : kWanted) {
     const UsdtNote* found = nullptr;
     for (const UsdtNote& note : notes)
@@ -167,32 +183,42 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
   return {};
 }
 
-Result<void> GpuProcess::attach_calls(const Mapping& file, bool driver, GpuKernel& kernel) {
-  const std::string path = mapped_path(pid_, file);
+Result<void> GpuProcess::attach_calls(const Mapping& mapping, bool driver, GpuKernel& kernel) {
   const auto domain = driver ? DYNPROF_GPU_DRIVER : DYNPROF_GPU_RUNTIME;
+  const std::span<const Function> functions =
+      driver ? std::span<const Function>(kDriver) : std::span<const Function>(kRuntime);
+  ASSIGN_OR_RETURN(const CallPlaces places, CallPlaces::find(pid_, mapping, functions));
   Result<void> first;
-  for (const Function& function :
-       driver ? std::span<const Function>(kDriver) : std::span<const Function>(kRuntime)) {
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    if (!places.found[i]) continue;
     const std::uint64_t cookie =
-        DYNPROF_GPU_CALL(domain, function.cbid) | DP_GPU_COOKIE_ARGUMENT(function.stub);
-    auto link = kernel.attach_call(pid_, path, function.symbol, cookie, false);
+        DYNPROF_GPU_CALL(domain, functions[i].cbid) | DP_GPU_COOKIE_ARGUMENT(functions[i].stub);
+    auto link = kernel.attach_call(pid_, path_of_open_file(places.file.get()),
+                                   places.found[i]->offset, cookie, false);
     if (link) {
       links_.push_back(std::move(*link));
     } else if (first) {
-      first = std::move(link).error();
+      Error failure = std::move(link).error();
+      failure.what += fmt::format(" ({})", functions[i].symbol);
+      first = std::move(failure);
     }
   }
-  if (links_.empty() && !first) return first;
-  return {};
+  if (!links_.empty()) return {};
+  if (!first) return first;
+  return error(fmt::format("{} in process {} has none of the functions that start GPU work",
+                           mapping.path, pid_));
 }
 
 // Where a probe cannot be set launches stay without a name.
 void GpuProcess::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
-  const std::string path = mapped_path(pid_, runtime);
-  for (const Function& function : kRuntime) {
-    if (function.stub == 0) continue;
-    const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(function.stub);
-    if (auto link = kernel.attach_call(pid_, path, function.symbol, cookie, true); link)
+  const auto places = CallPlaces::find(pid_, runtime, kRuntime);
+  if (!places) return;
+  for (std::size_t i = 0; i < std::size(kRuntime); ++i) {
+    if (kRuntime[i].stub == 0 || !places->found[i]) continue;
+    const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(kRuntime[i].stub);
+    if (auto link = kernel.attach_call(pid_, path_of_open_file(places->file.get()),
+                                       places->found[i]->offset, cookie, true);
+        link)
       links_.push_back(std::move(*link));
   }
 }

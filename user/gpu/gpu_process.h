@@ -60,7 +60,7 @@ class GpuProcess {
 
  private:
   Result<void> attach_library(const Mapping& library, GpuKernel& kernel);
-  Result<void> attach_calls(const Mapping& file, bool driver, GpuKernel& kernel);
+  Result<void> attach_calls(const Mapping& mapping, bool driver, GpuKernel& kernel);
   void attach_stubs(const Mapping& runtime, GpuKernel& kernel);
 
   pid_t pid_;

@@ -1,74 +1,48 @@
 #include "user/gpu/usdt_notes.h"
 
-#include <gelf.h>
-#include <libelf.h>
-
+#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string_view>
+
+#include "user/target/elf_tables.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxNotes = 256;
-constexpr std::size_t kMaxSections = 4096;
 constexpr std::uint64_t kMaxNoteBytes = 1 << 20;
 constexpr std::uint32_t kNoteType = 3;  // NT_STAPSDT
 constexpr std::string_view kOwner("stapsdt\0", 8);
 
-struct ElfEnd {
-  void operator()(Elf* elf) const { elf_end(elf); }
-};
-
 class NoteReader {
  public:
-  explicit NoteReader(Elf* elf) : elf_(elf) {
-    std::size_t count = 0;
-    if (elf_getphdrnum(elf, &count) != 0) return;
-    for (std::size_t i = 0; i < count && i < kMaxSections; ++i) {
-      GElf_Phdr header;
-      if (gelf_getphdr(elf, static_cast<int>(i), &header) && header.p_type == PT_LOAD)
-        loads_.push_back(header);
-    }
-  }
+  NoteReader(const ElfTables& tables, std::uint64_t base) : tables_(tables), base_(base) {}
 
-  std::vector<UsdtNote> read() {
-    std::size_t names = 0;
-    if (elf_getshdrstrndx(elf_, &names) != 0) return {};
-    Elf_Scn* notes = nullptr;
-    std::size_t sections = 0;
-    for (Elf_Scn* section = nullptr;
-         (section = elf_nextscn(elf_, section)) && sections < kMaxSections; ++sections) {
-      GElf_Shdr header;
-      if (!gelf_getshdr(section, &header)) continue;
-      const char* name = elf_strptr(elf_, names, header.sh_name);
-      if (!name) continue;
-      if (header.sh_type == SHT_NOTE && header.sh_size <= kMaxNoteBytes &&
-          !std::strcmp(name, ".note.stapsdt"))
-        notes = section;
-      if (!std::strcmp(name, ".stapsdt.base")) base_ = header.sh_addr;
-    }
+  std::vector<UsdtNote> read(std::string_view notes) const {
     std::vector<UsdtNote> found;
-    Elf_Data* data = notes ? elf_getdata(notes, nullptr) : nullptr;
-    if (!data || !data->d_buf) return found;
-    std::size_t at = 0;
-    while (found.size() < kMaxNotes) {
-      GElf_Nhdr header;
-      std::size_t name_at = 0, text_at = 0;
-      const std::size_t next = gelf_getnote(data, at, &header, &name_at, &text_at);
-      if (next == 0) break;
-      const char* bytes = static_cast<const char*>(data->d_buf);
-      if (header.n_type == kNoteType &&
-          std::string_view(bytes + name_at, header.n_namesz) == kOwner) {
-        if (auto note = parse({bytes + text_at, header.n_descsz})) found.push_back(*note);
-      }
-      at = next;
+    Elf64_Nhdr header;
+    while (found.size() < kMaxNotes && notes.size() >= sizeof header) {
+      std::memcpy(&header, notes.data(), sizeof header);
+      notes.remove_prefix(sizeof header);
+      const auto name = take(notes, header.n_namesz);
+      const auto text = take(notes, header.n_descsz);
+      if (!name || !text) break;
+      if (header.n_type != kNoteType || *name != kOwner) continue;
+      if (auto note = parse(*text)) found.push_back(*std::move(note));
     }
     return found;
   }
 
  private:
+  // The first `size` bytes; what fills them up to a multiple of four goes with them.
+  static std::optional<std::string_view> take(std::string_view& from, std::size_t size) {
+    if (size > from.size()) return std::nullopt;
+    const std::string_view taken = from.substr(0, size);
+    from.remove_prefix(std::min((size + 3) / 4 * 4, from.size()));
+    return taken;
+  }
+
   // Three addresses, then three strings with their ends.
   std::optional<UsdtNote> parse(std::string_view text) const {
     std::uint64_t addresses[3];
@@ -84,33 +58,31 @@ class NoteReader {
     }
     // A prelinked file was moved after the note was written.
     const std::uint64_t moved = base_ ? base_ - addresses[1] : 0;
-    auto location = file_offset(addresses[0] + moved);
-    auto semaphore = addresses[2] ? file_offset(addresses[2] + moved) : 0;
+    auto location = tables_.file_offset(addresses[0] + moved);
+    auto semaphore = addresses[2] ? tables_.file_offset(addresses[2] + moved) : 0;
     if (!location || !semaphore) return std::nullopt;
     return UsdtNote{std::string(parts[0]), std::string(parts[1]), std::string(parts[2]), *location,
                     *semaphore};
   }
 
-  std::optional<std::uint64_t> file_offset(std::uint64_t address) const {
-    for (const GElf_Phdr& load : loads_)
-      if (address >= load.p_vaddr && address - load.p_vaddr < load.p_filesz)
-        return address - load.p_vaddr + load.p_offset;
-    return std::nullopt;
-  }
-
-  Elf* elf_;
-  std::vector<GElf_Phdr> loads_;
-  std::uint64_t base_ = 0;
+  const ElfTables& tables_;
+  std::uint64_t base_;  // address of the section .stapsdt.base, 0: there is none
 };
 
 }  // namespace
 
 Result<std::vector<UsdtNote>> read_usdt_notes(int fd) {
-  if (elf_version(EV_CURRENT) == EV_NONE) return error("libelf is too old");
-  std::unique_ptr<Elf, ElfEnd> elf(elf_begin(fd, ELF_C_READ, nullptr));
-  if (!elf || elf_kind(elf.get()) != ELF_K_ELF || gelf_getclass(elf.get()) != ELFCLASS64)
-    return error("not a 64-bit ELF file");
-  return NoteReader(elf.get()).read();
+  ReadBudget budget = budget_for_one_file();
+  const ImageBytes file(fd);
+  ASSIGN_OR_RETURN(const ElfTables tables, ElfTables::read(file, budget));
+  const Elf64_Shdr* notes = tables.section_named(".note.stapsdt", file, budget);
+  if (notes == nullptr || notes->sh_size > kMaxNoteBytes || !budget.take(notes->sh_size))
+    return std::vector<UsdtNote>();
+  std::string bytes(notes->sh_size, '\0');
+  if (!file.read(notes->sh_offset, {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()}))
+    return error("has notes beyond its end");
+  const Elf64_Shdr* base = tables.section_named(".stapsdt.base", file, budget);
+  return NoteReader(tables, base != nullptr ? base->sh_addr : 0).read(bytes);
 }
 
 }  // namespace dynprof

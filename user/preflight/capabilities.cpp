@@ -39,6 +39,22 @@ std::string read_own_status() {
   return text;
 }
 
+bool keep_only(std::uint64_t keep) {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  if (syscall(SYS_capget, &header, sets)) return false;
+  for (int word = 0; word < 2; word++) {
+    auto mask = static_cast<std::uint32_t>(keep >> (32 * word));
+    sets[word].effective &= mask;
+    sets[word].permitted &= mask;
+    sets[word].inheritable = 0;
+  }
+  return syscall(SYS_capset, &header, sets) == 0;
+}
+
+constexpr std::uint64_t kReading = bit(CAP_SYS_PTRACE) | bit(CAP_DAC_READ_SEARCH) |
+                                   bit(CAP_CHECKPOINT_RESTORE);  // /proc/PID/map_files
+
 }  // namespace
 
 std::uint64_t effective_capabilities(const std::string& status_text) {
@@ -66,23 +82,13 @@ Result<void> check_may_record(const std::string& command_line) {
 }
 
 bool drop_capabilities(bool keep_admin) {
-  const std::uint64_t keep = (keep_admin ? bit(CAP_SYS_ADMIN) : 0) | bit(CAP_BPF) |
-                             bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE) | bit(CAP_DAC_READ_SEARCH) |
-                             bit(CAP_CHOWN) |
-                             bit(CAP_DAC_OVERRIDE) |  // files in a directory given away
-                             bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_KILL) | bit(CAP_SYS_NICE) |
-                             bit(CAP_CHECKPOINT_RESTORE) |  // /proc/PID/map_files
-                             bit(CAP_SYSLOG);               // addresses in /proc/kallsyms
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  __user_cap_data_struct sets[2] = {};
-  if (syscall(SYS_capget, &header, sets)) return false;
-  for (int word = 0; word < 2; word++) {
-    auto mask = static_cast<std::uint32_t>(keep >> (32 * word));
-    sets[word].effective &= mask;
-    sets[word].permitted &= mask;
-    sets[word].inheritable = 0;
-  }
-  return syscall(SYS_capset, &header, sets) == 0;
+  return keep_only((keep_admin ? bit(CAP_SYS_ADMIN) : 0) | kReading | bit(CAP_BPF) |
+                   bit(CAP_PERFMON) |
+                   bit(CAP_CHOWN) |  // a plain root's outputs, user/cli/without_root.h
+                   bit(CAP_SETUID) | bit(CAP_SETGID) | bit(CAP_KILL) | bit(CAP_SYS_NICE) |
+                   bit(CAP_SYSLOG));  // addresses in /proc/kallsyms
 }
+
+bool keep_only_reading(bool maps) { return keep_only(kReading | (maps ? bit(CAP_BPF) : 0)); }
 
 }  // namespace dynprof

@@ -20,9 +20,15 @@ std::vector<std::string> missing_capabilities(std::uint64_t effective);
 // All that recording needs of this process. `program` and `arguments` make the hint's command.
 Result<void> check_may_record(const std::string& command_line);
 
+// Both concern the calling thread and the threads it starts from then on. False if the kernel refused;
+// nothing depends on it.
+
 // Keeps only what a running recording uses: reading the target's memory and files, updating BPF
-// maps, handing files to the user behind sudo; with `keep_admin` also CAP_SYS_ADMIN, without which the
-// kernel sets no uprobes. False if the kernel refused; nothing depends on it.
+// maps, becoming another user at its end; with `keep_admin` also CAP_SYS_ADMIN, without which the
+// kernel sets no uprobes.
 bool drop_capabilities(bool keep_admin);
+
+// Keeps only what reading a target's memory and files takes, and updating BPF maps where `maps` says so.
+bool keep_only_reading(bool maps = false);
 
 }  // namespace dynprof

@@ -9,6 +9,7 @@
 #include "symbolizer/base/text.h"
 #include "user/symbols/object_symbols.h"
 #include "user/symbols/place_reader.h"
+#include "user/target/safe_open.h"
 #include "user/unwind_tables/debug_file.h"
 #include "user/unwind_tables/elf_layout.h"
 
@@ -40,8 +41,8 @@ std::optional<ElfSymbols> best_symbols(int root, const std::string& path,
   std::optional<ElfSymbols> best;
   bool refused = false;
   for (const std::string& place : places(path, build_id)) {
-    UniqueFd file = open_below(root, place);
-    const int copy = file ? ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0) : -1;
+    auto file = open_below(root, place);
+    const int copy = file ? ::fcntl(file->get(), F_DUPFD_CLOEXEC, 0) : -1;
     auto source =
         copy < 0 ? Result<ByteSource>(error("not there")) : ByteSource::of_file(UniqueFd(copy));
     if (!source) continue;
@@ -50,9 +51,9 @@ std::optional<ElfSymbols> best_symbols(int root, const std::string& path,
       refused = true;
       continue;
     }
-    auto symbols = ElfSymbols::read(file.get());
+    auto symbols = ElfSymbols::read(file->get());
     if (!symbols || symbols->size() == 0) continue;
-    keep = std::move(file);
+    keep = *std::move(file);
     best = *std::move(symbols);
     if (best->complete()) break;
   }
@@ -63,12 +64,13 @@ std::optional<ElfSymbols> best_symbols(int root, const std::string& path,
 // The first file with the right build-id that has DWARF.
 UniqueFd dwarf_of(int root, const std::string& path, const std::string& build_id) {
   for (const std::string& place : places(path, build_id)) {
-    UniqueFd file = open_below(root, place);
-    const int copy = file ? ::fcntl(file.get(), F_DUPFD_CLOEXEC, 0) : -1;
+    auto file = open_below(root, place);
+    const int copy = file ? ::fcntl(file->get(), F_DUPFD_CLOEXEC, 0) : -1;
     if (copy < 0) continue;
     auto source = ByteSource::of_file(UniqueFd(copy));
     auto layout = source ? read_elf_layout(*source) : Result<ElfLayout>(source.error());
-    if (layout && layout->build_id == build_id && layout->debug_info.present()) return file;
+    if (layout && layout->build_id == build_id && layout->debug_info.present())
+      return *std::move(file);
   }
   return UniqueFd();
 }

@@ -1,6 +1,5 @@
 #include "user/symbols/perf_map.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +10,8 @@
 
 #include "symbolizer/symbols/elf_symbols.h"
 #include "user/target/process.h"
-#include "user/unwind_tables/debug_file.h"
+#include "user/target/safe_open.h"
+#include "user/target/target_rights.h"
 
 namespace dynprof {
 namespace {
@@ -28,16 +28,16 @@ bool take_hex(std::string_view& line, std::uint64_t& value) {
 }  // namespace
 
 UniqueFd open_perf_map(pid_t pid) {
-  const UniqueFd root(
-      ::open(fmt::format("/proc/{}/root", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  const auto owner = process_uid(pid);
+  const UniqueFd root = open_root_of(pid);
+  const auto rights = TargetRights::of(pid);
   const std::vector<pid_t> ids = namespace_ids(pid, pid);
-  if (!root || !owner || ids.empty()) return {};
-  UniqueFd file = open_below(root.get(), fmt::format("/tmp/perf-{}.map", ids.back()));
+  if (!root || !rights || ids.empty()) return {};
+  const std::string path = fmt::format("/tmp/perf-{}.map", ids.back());
+  auto file = open_with(*rights, [&] { return open_below(root.get(), path); });
   struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
-  if (status.st_uid != *owner && status.st_uid != 0) return {};
-  return file;
+  if (!file || ::fstat(file->get(), &status) != 0) return {};
+  if (status.st_uid != rights->uid && status.st_uid != 0) return {};
+  return *std::move(file);
 }
 
 PerfMap PerfMap::read(int fd) {

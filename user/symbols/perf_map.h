@@ -1,6 +1,6 @@
 // Names of code made at run time, as its maker wrote them: /tmp/perf-PID.map, lines "START SIZE name"
-// in hex. The file is the target's: only a regular one of its own user or root is read, bounded, and
-// what is not such a line is passed over (the last one may be half written).
+// in hex. The file is the target's: only a regular one of its own user or root, which the target could
+// read too, is read, bounded, and what is not such a line is passed over (the last one may be half written).
 #pragma once
 
 #include <sys/types.h>

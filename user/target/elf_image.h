@@ -1,10 +1,9 @@
 // The little of an ELF file that finding an interpreter needs: symbols by name, where writable data
-// lies, and how its addresses became addresses of a process. The file may be hostile: libelf reads it
-// through a descriptor (no mapping that can be truncated under us) and every count is bounded.
+// lies, and how its addresses became addresses of a process. The file may be hostile: see
+// user/target/elf_tables.h.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,26 +13,20 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
 #include "user/target/process.h"
-
-struct Elf;
+#include "user/target/symbol_search.h"
 
 namespace dynprof {
-
-struct ElfSymbol {
-  std::uint64_t address = 0;  // in the file's own address space
-  std::uint64_t size = 0;
-};
 
 class ElfImage {
  public:
   // `name` is for error texts.
-  static Result<ElfImage> open(UniqueFd file, std::string name);
+  static Result<ElfImage> open(UniqueFd file, std::string name, ReadBudget& budget);
   ElfImage(ElfImage&&) noexcept = default;
   ElfImage& operator=(ElfImage&&) noexcept = default;
 
-  // One answer per name, by one pass over .dynsym and, for names it lacks, one over .symtab.
-  // Undefined symbols do not count. `exported_only` leaves .symtab out, which can be large.
+  // One answer per name (user/target/symbol_search.h); none when the tables are damaged.
   std::vector<std::optional<ElfSymbol>> find_symbols(std::span<const std::string_view> names,
+                                                     ReadBudget& budget,
                                                      bool exported_only = false) const;
 
   struct Segment {
@@ -51,15 +44,10 @@ class ElfImage {
   std::optional<std::uint64_t> load_bias(std::span<const Mapping> mappings) const;
 
  private:
-  struct ElfEnd {
-    void operator()(Elf* elf) const;
-  };
   ElfImage() = default;
-  void scan_section(std::uint32_t type, std::span<const std::string_view> names,
-                    std::vector<std::optional<ElfSymbol>>& found) const;
 
-  UniqueFd file_;  // outlives elf_
-  std::unique_ptr<Elf, ElfEnd> elf_;
+  UniqueFd file_;
+  ElfTables tables_;
   std::vector<Segment> segments_;
   bool wants_loader_ = false;
 };

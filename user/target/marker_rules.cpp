@@ -1,6 +1,7 @@
 #include "user/target/marker_rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "symbolizer/python/line_table.h"
@@ -27,6 +28,49 @@ constexpr MarkerRule kRules[] = {
      "AOTDispatchAutograd.post_compile.<locals>.CompiledFunction._backward_impl",
      "saved_compile_context", "", DP_MARKER_BACKWARD, "2.6-2.9"},
 };
+
+constexpr std::string_view kUtils = "torch._dynamo.utils";
+constexpr std::string_view kUtilsFile = "torch/_dynamo/utils.py";
+constexpr std::string_view kCompiledAutograd = "torch._dynamo.compiled_autograd";
+constexpr std::string_view kCompiledAutogradFile = "torch/_dynamo/compiled_autograd.py";
+
+struct PhaseRule {
+  MarkerRule function;  // `local` holds the phase's name
+  std::string_view start;
+  std::string_view name;  // always this one
+  dp_phase_function_kind kind;
+};
+// Read in torch 2.6.0, 2.9.0, 2.13.0 and 2.15.0. get_fake_value and create_proxy: 2.13 and later.
+constexpr PhaseRule kPhaseRules[] = {
+    {{kUtils, kUtilsFile, "dynamo_timed", "event_name", "", DP_MARKER_NONE, "2.6-2.15"},
+     "start_ns",
+     "",
+     DP_PHASE_FUNCTION_BOTH},
+    {{kUtils, kUtilsFile, "chromium_event_timed", "event_name", "", DP_MARKER_NONE, "2.6-2.15"},
+     "chromium_start_time",
+     "",
+     DP_PHASE_FUNCTION_BOTH},
+    {{kCompiledAutograd, kCompiledAutogradFile, "AutogradCompilerInstance.begin_capture", "", "",
+      DP_MARKER_NONE, "2.9-2.15"},
+     "",
+     "compiled_autograd",
+     DP_PHASE_FUNCTION_BEGIN},
+    {{kCompiledAutograd, kCompiledAutogradFile, "AutogradCompilerInstance.end_capture", "", "",
+      DP_MARKER_NONE, "2.9-2.15"},
+     "",
+     "compiled_autograd",
+     DP_PHASE_FUNCTION_END},
+    {{kUtils, kUtilsFile, "get_fake_value", "", "", DP_MARKER_NONE, "2.13-2.15"},
+     "",
+     "",
+     DP_PHASE_FUNCTION_OTHER},
+    {{"torch._dynamo.output_graph", "torch/_dynamo/output_graph.py", "SubgraphTracer.create_proxy",
+      "", "", DP_MARKER_NONE, "2.13-2.15"},
+     "",
+     "",
+     DP_PHASE_FUNCTION_OTHER},
+};
+static_assert(std::size(kPhaseRules) == DP_PHASE_FUNCTIONS);
 
 std::string_view last_part(std::string_view qualname) {
   std::size_t dot = qualname.rfind('.');
@@ -197,8 +241,67 @@ std::vector<ResolvedMarker> resolve_markers(RemoteObjects& objects, const Python
   return markers;
 }
 
-std::optional<InlineWatch> resolve_inline_watch(RemoteObjects& objects,
-                                                const PythonRuntime& runtime) {
+std::string_view fixed_phase_name(std::size_t function) {
+  return function < std::size(kPhaseRules) ? kPhaseRules[function].name : std::string_view();
+}
+
+bool is_phase_function(const RemoteCode& code, std::uint16_t python) {
+  return std::any_of(std::begin(kPhaseRules), std::end(kPhaseRules), [&](const PhaseRule& rule) {
+    return rule.kind == DP_PHASE_FUNCTION_BOTH && matches(rule.function, code, python);
+  });
+}
+
+std::optional<PhaseFunctions> resolve_phase_functions(RemoteObjects& objects,
+                                                      const PythonRuntime& runtime) {
+  Finder finder(objects, runtime);
+  PhaseFunctions functions = {};
+  for (std::size_t i = 0; i < functions.size(); ++i) {
+    const PhaseRule& rule = kPhaseRules[i];
+    for (std::uint64_t address : finder.codes_of(rule.function)) {
+      RemoteCode code = finder.reader().read(address);
+      if (!matches(rule.function, code, objects.layout().python)) continue;
+      auto locals = finder.reader().read_locals(address);
+      auto slot = [&](std::string_view name) {
+        return locals ? slot_of(*locals, name) : std::nullopt;
+      };
+      auto name = slot(rule.function.local), start = slot(rule.start);
+      if (rule.kind == DP_PHASE_FUNCTION_BOTH && (!name || !start)) continue;
+      functions[i].code = address;
+      functions[i].name_slot = name.value_or(DP_NO_OFFSET);
+      functions[i].start_slot = start.value_or(DP_NO_OFFSET);
+      functions[i].kind = rule.kind;
+      break;
+    }
+  }
+  if (functions[0].code == 0) return std::nullopt;
+  return functions;
+}
+
+std::optional<PhaseFrame> read_phase_frame(RemoteObjects& objects,
+                                           std::span<const dp_phase_function> functions,
+                                           const dp_phase_event& event) {
+  constexpr std::size_t kMaxName = 256;
+  const dp_python_layout& t = objects.layout().bpf;
+  RemoteMemory& memory = objects.memory();
+  auto function =
+      std::find_if(functions.begin(), functions.end(), [&](const dp_phase_function& one) {
+        return one.code == event.code && one.kind == DP_PHASE_FUNCTION_BOTH;
+      });
+  if (event.code == 0 || function == functions.end()) return std::nullopt;
+  auto local = [&](std::uint16_t slot) {
+    auto word = memory.read<std::uint64_t>(event.frame + t.frame_localsplus + 8ULL * slot);
+    return word.value_or(0) & ~std::uint64_t{t.code_tag_mask};
+  };
+  auto code = memory.read<std::uint64_t>(event.frame + t.frame_base + t.frame_code);
+  if (!code || (*code & ~std::uint64_t{t.code_tag_mask}) != event.code) return std::nullopt;
+  auto name = objects.read_str(local(function->name_slot), kMaxName);
+  if (!name) return std::nullopt;
+  // By now the time of the begin may be stored: that it was one follows from the code being unknown.
+  return PhaseFrame{DP_PHASE_BEGIN, std::move(*name)};
+}
+
+std::optional<InlineFunction> resolve_inline_function(RemoteObjects& objects,
+                                                      const PythonRuntime& runtime) {
   constexpr MarkerRule kRule = {"torch._dynamo.symbolic_convert",
                                 "torch/_dynamo/symbolic_convert.py",
                                 "profile_inline_call",
@@ -222,7 +325,7 @@ std::optional<InlineWatch> resolve_inline_watch(RemoteObjects& objects,
     if (!slot || lines.end() - test < 3 || test[1].line != test->line + 1 ||
         test[2].line != test->line + 2)
       continue;
-    InlineWatch watch;
+    InlineFunction watch;
     watch.code = address;
     watch.begin = address + t.bpf.code_instructions + 2ULL * test[1].begin;
     watch.end = address + t.bpf.code_instructions + 2ULL * test[2].begin;

@@ -3,9 +3,11 @@
 // their slots move between torch and CPython versions.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,17 +37,37 @@ struct ResolvedMarker {
 // The marker functions of the modules that are imported by now; the others are met by match_marker.
 std::vector<ResolvedMarker> resolve_markers(RemoteObjects& objects, const PythonRuntime& runtime);
 
+// The functions of torch 2.6 to 2.15 that call time.time_ns: `dynamo_timed`, `chromium_event_timed`,
+// begin and end of a compiled autograd capture, and two that time parts of the tracing. Code 0 in those
+// that this torch lacks. Empty: torch._dynamo.utils is not imported yet.
+using PhaseFunctions = std::array<dp_phase_function, DP_PHASE_FUNCTIONS>;
+std::optional<PhaseFunctions> resolve_phase_functions(RemoteObjects& objects,
+                                                      const PythonRuntime& runtime);
+// The name of a phase that always has the same one; "": its name is in a local.
+std::string_view fixed_phase_name(std::size_t function);
+// What the kernel side would have read in a frame that calls time.time_ns, from outside; nothing where
+// that is no frame of such a function any more.
+struct PhaseFrame {
+  std::uint16_t edge = 0;  // enum dp_phase_edge
+  std::string name;
+};
+std::optional<PhaseFrame> read_phase_frame(RemoteObjects& objects,
+                                           std::span<const dp_phase_function> functions,
+                                           const dp_phase_event& event);
+// Whether a code object may be the one of `dynamo_timed` or `chromium_event_timed`.
+bool is_phase_function(const RemoteCode& code, std::uint16_t python);
+
 // The function torch enters for each user function that Dynamo traces, and what is watched of it:
 // `profile_inline_call` of torch 2.13 and 2.14. With torch's own profiler off, the second line of its
 // body yields, and the third is reached when the trace succeeded. CPython 3.11 and later.
-struct InlineWatch {
+struct InlineFunction {
   std::uint64_t code = 0;
   std::uint64_t begin = 0;  // addresses of instructions
   std::uint64_t end = 0;
   std::uint16_t slot = 0;
 };
-std::optional<InlineWatch> resolve_inline_watch(RemoteObjects& objects,
-                                                const PythonRuntime& runtime);
+std::optional<InlineFunction> resolve_inline_function(RemoteObjects& objects,
+                                                      const PythonRuntime& runtime);
 
 // Whether a code object seen for the first time is a marker. Cheap for those that are not.
 std::optional<ResolvedMarker> match_marker(CodeReader& reader, const RemoteCode& code,

@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <memory>
 
+#include "user/target/safe_open.h"
+
 namespace dynprof {
 namespace {
 
@@ -63,17 +65,6 @@ std::string undo_newlines(std::string_view path) {
   return plain;
 }
 
-Result<std::string> status_field(pid_t pid, std::string_view name) {
-  ASSIGN_OR_RETURN(std::string status, read_file(fmt::format("/proc/{}/status", pid), 65536));
-  std::string key = fmt::format("\n{}:", name);
-  std::size_t begin = status.find(key);
-  if (begin == std::string::npos) {
-    return error(fmt::format("/proc/{}/status has no line {}", pid, name));
-  }
-  begin += key.size();
-  return status.substr(begin, status.find('\n', begin) - begin);
-}
-
 std::string read_link(const std::string& path) {
   std::array<char, 4096> buffer;
   ssize_t size = ::readlink(path.c_str(), buffer.data(), buffer.size());
@@ -81,7 +72,8 @@ std::string read_link(const std::string& path) {
 }
 
 Error no_such_process(pid_t pid) {
-  Error e = error(fmt::format("there is no process {}", pid));
+  Error e = error(fmt::format("there is no process {}", pid),
+                  "it may just have ended; pgrep -af python lists the Python processes");
   e.errno_value = ESRCH;
   return e;
 }
@@ -168,8 +160,19 @@ std::string read_exe(pid_t pid) {
   return path;
 }
 
+Result<std::string> read_status_field(pid_t pid, std::string_view name) {
+  ASSIGN_OR_RETURN(std::string status, read_file(fmt::format("/proc/{}/status", pid), 65536));
+  std::string key = fmt::format("\n{}:", name);
+  std::size_t begin = status.find(key);
+  if (begin == std::string::npos) {
+    return error(fmt::format("/proc/{}/status has no line {}", pid, name));
+  }
+  begin += key.size();
+  return status.substr(begin, status.find('\n', begin) - begin);
+}
+
 Result<uid_t> process_uid(pid_t pid) {
-  ASSIGN_OR_RETURN(std::string field, status_field(pid, "Uid"));
+  ASSIGN_OR_RETURN(std::string field, read_status_field(pid, "Uid"));
   std::string_view text = field;
   uid_t uid = 0;
   while (skip(text, '\t') || skip(text, ' ')) {
@@ -179,7 +182,7 @@ Result<uid_t> process_uid(pid_t pid) {
 }
 
 Result<pid_t> thread_group_of(pid_t pid) {
-  ASSIGN_OR_RETURN(std::string field, status_field(pid, "Tgid"));
+  ASSIGN_OR_RETURN(std::string field, read_status_field(pid, "Tgid"));
   std::string_view text = field;
   pid_t group = 0;
   while (skip(text, '\t') || skip(text, ' ')) {
@@ -244,24 +247,24 @@ Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping) {
   // map_files names the inode itself, so it works for deleted and replaced files; it wants
   // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. The path below /proc/PID/root may be another file by
   // now, so inode and device are compared.
-  UniqueFd fd(
-      ::open(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end).c_str(),
-             O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  bool by_path = !fd;
-  if (by_path) {
-    fd.reset(::open(fmt::format("/proc/{}/root{}", pid, mapping.path).c_str(),
-                    O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  auto mapped =
+      open_proc_link(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end));
+  if (mapped) return mapped;
+  const UniqueFd root = open_root_of(pid);
+  auto named = open_below(root.get(), mapping.path);
+  if (!named) {
+    Error failure = std::move(named).error();
+    failure.what = fmt::format("{} of process {} {}", mapping.path, pid, failure.what);
+    return failure;
   }
-  if (!fd) return errno_error(fmt::format("cannot open {} of process {}", mapping.path, pid));
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return errno_error(fmt::format("fstat {}", mapping.path));
-  if (!S_ISREG(info.st_mode)) return error(fmt::format("{} is not a regular file", mapping.path));
+  if (::fstat(named->get(), &info) != 0) return errno_error(fmt::format("fstat {}", mapping.path));
   // Overlay and btrfs show another device number in maps than in stat: compare the inode only.
-  if (by_path && info.st_ino != mapping.inode) {
+  if (info.st_ino != mapping.inode) {
     return error(fmt::format("{} was replaced since process {} mapped it", mapping.path, pid),
                  "run as root (sudo): only then the old file can be opened");
   }
-  return fd;
+  return named;
 }
 
 bool in_initial_pid_namespace() {

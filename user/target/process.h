@@ -35,6 +35,8 @@ std::string read_command_line(pid_t pid);     // arguments joined by spaces, at 
 std::string read_arguments(pid_t pid);
 std::string read_exe(pid_t pid);       // "" when not readable, " (deleted)" removed
 Result<uid_t> process_uid(pid_t pid);  // the real uid
+// What /proc/PID/status says after "NAME:", blanks included.
+Result<std::string> read_status_field(pid_t pid, std::string_view name);
 
 // Whether a is the thread group leader: `--pid` wants a process, not a thread of one.
 Result<pid_t> thread_group_of(pid_t pid);
@@ -65,7 +67,7 @@ std::optional<Mapping> parse_mapping(std::string_view line);
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
 
 // The very file that is mapped, also when it was deleted or replaced since, or lies in another mount
-// namespace. Read only; a regular file or an error.
+// namespace. Read only; a regular file (user/target/safe_open.h) or an error.
 Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping);
 
 bool in_initial_pid_namespace();

@@ -90,10 +90,10 @@ std::vector<AddressRange> writable_ranges(const ElfImage& elf, std::uint64_t bia
   return ranges;
 }
 
-Result<PythonImage> examine(pid_t pid, const MappedFile& file) {
+Result<PythonImage> examine(pid_t pid, const MappedFile& file, ReadBudget& budget) {
   const Mapping& first = file.mappings.front();
   ASSIGN_OR_RETURN(UniqueFd fd, open_mapped_file(pid, first));
-  ASSIGN_OR_RETURN(ElfImage elf, ElfImage::open(std::move(fd), first.path));
+  ASSIGN_OR_RETURN(ElfImage elf, ElfImage::open(std::move(fd), first.path, budget));
   auto bias = elf.load_bias(file.mappings);
   if (!bias) return error(fmt::format("{}: its mappings fit none of its segments", first.path));
   constexpr std::array<std::string_view, 7> kNames = {
@@ -103,7 +103,7 @@ Result<PythonImage> examine(pid_t pid, const MappedFile& file) {
   image.path = first.path;
   std::uint64_t* places[] = {&image.runtime,   &image.version,  &image.long_type, &image.cell_type,
                              &image.code_type, &image.str_type, &image.none};
-  auto symbols = elf.find_symbols(kNames, file.rank == 3);
+  auto symbols = elf.find_symbols(kNames, budget, file.rank == 3);
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (symbols[i]) *places[i] = *bias + symbols[i]->address;
   }
@@ -145,6 +145,8 @@ std::uint16_t version_from_paths(std::span<const Mapping> mappings, const std::s
 ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings,
                                const std::string& exe) {
   ImageSearch search;
+  // For all files of the process together: it can map thousands that look like interpreters.
+  ReadBudget budget(2ULL << 30, std::chrono::milliseconds(3000));
   std::vector<PythonImage> without;
   bool c_library = false;
   bool other_loader = false;
@@ -157,7 +159,7 @@ ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings,
   search.loading = !c_library && (other_loader || files.empty());
   for (const MappedFile& file : files) {
     if (file.rank == 3 && (!search.images.empty() || ++others > kMaxOtherFiles)) break;
-    auto image = examine(pid, file);
+    auto image = examine(pid, file, budget);
     if (!image) {
       if (file.rank < 3 && search.unreadable.empty()) search.unreadable = image.error().what;
       continue;

@@ -8,12 +8,15 @@
 #include <chrono>
 #include <thread>
 
+#include "user/target/descriptor_limit.h"
 #include "user/target/process.h"
 #include "user/target/python_image.h"
 #include "user/target/runtime_scan.h"
 
 namespace dynprof {
 namespace {
+
+constexpr const char* kTryAgain = "try again in a second";
 
 // 3.11.7 as 0x030b07f0 -> "3.11.7"; pre-releases as CPython prints them.
 std::string version_text(std::uint32_t hex) {
@@ -168,7 +171,8 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   }
   if (!memory_.read<std::uint64_t>(runtime.runtime)) {  // an exec under way: no .bss yet
     return fail(details, PythonFault::kStarting,
-                fmt::format("the {} of process {} is still being loaded", version, pid_));
+                fmt::format("the {} of process {} is still being loaded", version, pid_),
+                kTryAgain);
   }
   if (!walk.problem.empty()) {
     return fail(details, PythonFault::kBadLayout,
@@ -179,7 +183,7 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   const RemoteInterpreter* main = walk.main();
   if (!main || walk.threads.empty()) {
     return fail(details, PythonFault::kStarting,
-                fmt::format("the {} of process {} is still starting", version, pid_));
+                fmt::format("the {} of process {} is still starting", version, pid_), kTryAgain);
   }
   runtime.main_interpreter = main->address;
   runtime.interpreters = walk.interpreters;
@@ -187,7 +191,8 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   if (!find_modules(objects, runtime)) {
     return fail(details, PythonFault::kStarting,
                 fmt::format("the {} of process {} is still starting: it has no module sys yet",
-                            version, pid_));
+                            version, pid_),
+                kTryAgain);
   }
   // sys.hexversion, read through dicts, strings and an int, has to say what we believe.
   auto sys = objects.find_module(runtime.main_interpreter, "sys");
@@ -195,7 +200,7 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   auto hex = hex_object ? objects.read_int(*hex_object) : std::nullopt;
   if (!hex) {
     return fail(details, PythonFault::kStarting,
-                fmt::format("the {} of process {} is still starting", version, pid_));
+                fmt::format("the {} of process {} is still starting", version, pid_), kTryAgain);
   }
   if (static_cast<std::uint32_t>(*hex) >> 16 != runtime.layout.python) {
     return fail(details, PythonFault::kBadLayout,
@@ -339,7 +344,7 @@ Result<PythonRuntime> Discoverer::run(PythonDiscovery& details) {
   }
   if (search.loading) {  // whatever was read so far may not be in its place yet
     return fail(details, PythonFault::kStarting,
-                fmt::format("process {} ({}) is still being loaded", pid_, exe));
+                fmt::format("process {} ({}) is still being loaded", pid_, exe), kTryAgain);
   }
   if (first_problem && first_details.fault != PythonFault::kNotPython) {
     details = first_details;
@@ -365,7 +370,11 @@ Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details) {
   PythonDiscovery& d = details ? *details : ignored;
   d = {};
   auto runtime = Discoverer(pid).run(d);
-  if (!runtime && d.fault == PythonFault::kNone) d.fault = PythonFault::kBadLayout;
+  if (!runtime) {
+    const int problem = runtime.error().errno_value;
+    d.no_descriptors = problem == EMFILE || problem == ENFILE || out_of_descriptors();
+    if (d.fault == PythonFault::kNone) d.fault = PythonFault::kBadLayout;
+  }
   return runtime;
 }
 

@@ -52,7 +52,8 @@ enum class PythonFault : std::uint8_t {
 
 struct PythonDiscovery {
   PythonFault fault = PythonFault::kNone;
-  std::string version;  // also when unsupported: "3.8"
+  std::string version;          // also when unsupported: "3.8"
+  bool no_descriptors = false;  // we could open no more files: what is said of it may be wrong
   bool retryable() const { return fault == PythonFault::kStarting; }
 };
 

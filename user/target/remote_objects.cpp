@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 namespace dynprof {
 namespace {
@@ -147,7 +148,8 @@ std::optional<std::string> RemoteObjects::read_bytes(std::uint64_t object, std::
 std::optional<std::int64_t> RemoteObjects::read_int(std::uint64_t object) {
   if (!plausible_pointer(object)) return std::nullopt;
   auto tag = memory_.read<std::int64_t>(object + layout_.object_size);
-  if (!tag) return std::nullopt;
+  // The least number has no negative.
+  if (!tag || *tag == std::numeric_limits<std::int64_t>::min()) return std::nullopt;
   std::int64_t count = 0;
   bool negative = false;
   if (layout_.bpf.long_tag_shift != 0) {  // lv_tag: count << 3 | sign, sign 0 +, 1 zero, 2 -

@@ -1,16 +1,14 @@
 #include "user/unwind_tables/debug_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <limits.h>
-#include <linux/openat2.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <utility>
 #include <vector>
+
+#include "user/target/safe_open.h"
 
 namespace dynprof {
 namespace {
@@ -58,20 +56,13 @@ bool belongs(const ByteSource& file, const ElfLayout& debug, const ElfLayout& la
 
 }  // namespace
 
-UniqueFd open_below(int root, const std::string& path) {
-  open_how how{};
-  how.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  return UniqueFd(static_cast<int>(::syscall(SYS_openat2, root, path.c_str(), &how, sizeof how)));
-}
-
 std::optional<DebugFile> find_debug_file(int root, const std::string& path, const ElfLayout& layout,
                                          const std::function<bool(const ElfLayout&)>& wanted) {
   if (root < 0) return std::nullopt;
   for (const std::string& candidate : debug_paths(layout, path)) {
-    UniqueFd opened = open_below(root, candidate);
+    auto opened = open_below(root, candidate);
     if (!opened) continue;
-    auto file = ByteSource::of_file(std::move(opened));
+    auto file = ByteSource::of_file(*std::move(opened));
     if (!file) continue;
     auto debug = read_elf_layout(*file);
     if (!debug || !wanted(*debug) || !belongs(*file, *debug, layout)) continue;

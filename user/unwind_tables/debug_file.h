@@ -22,7 +22,4 @@ struct DebugFile {
 std::optional<DebugFile> find_debug_file(int root, const std::string& path, const ElfLayout& layout,
                                          const std::function<bool(const ElfLayout&)>& wanted);
 
-// Never leaves `root`, whatever links there are.
-UniqueFd open_below(int root, const std::string& path);
-
 }  // namespace dynprof

@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import threading
+import time
 
 from .. import LAYOUT
 
@@ -83,9 +84,13 @@ def get_chromium_event_logger():
 
 
 @contextlib.contextmanager
-def dynamo_timed(name):
-    get_chromium_event_logger().get_stack().append(name)
+def dynamo_timed(key, phase_name=None):
+    event_name = phase_name or key
+    log = get_chromium_event_logger()
+    start_ns = time.time_ns()
+    log.get_stack().append(event_name)
     try:
         yield
     finally:
-        get_chromium_event_logger().get_stack().pop()
+        assert time.time_ns() >= start_ns
+        log.get_stack().pop()

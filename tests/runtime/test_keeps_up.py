@@ -1,0 +1,124 @@
+"""The collector ends when it is to end, however much there is to record, and what it writes is bounded."""
+
+import gzip
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import support
+
+pytestmark = pytest.mark.root_bpf
+
+PING_PONG = support.BUILD / "tests" / "programs" / "ping_pong"
+# A Python process, so that one can attach to it, with a child that waits some 100,000 times a second.
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.argv[1], "16"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def ping_pong(spawn):
+    return spawn([sys.executable, "-c", PARENT, PING_PONG])
+
+
+def begin(dynprof, target, out, *options):
+    run = dynprof.start("record", "--no-svg", "-p", target.pid, "-o", out, *options)
+    run.wait_for_err("Sampling", 60)
+    return run, time.monotonic()
+
+
+def seconds_captured(result):
+    return float(re.search(r"Captured .* in ([\d.]+) s:", result.err).group(1))
+
+
+def is_readable(dynprof, out):
+    report = dynprof.run("report", out)
+    assert report.rc == 0 and "Samples:" in report.out, report
+    return report
+
+
+def test_returns_to_the_prompt(dynprof, ping_pong, tmp_path):
+    out, seconds = tmp_path / "out", 6
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run, began = begin(dynprof, ping_pong, out, "-d", seconds)
+    result = run.wait(120)
+    took = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert result.rc == 0 and "duration" in result.err, result
+    # On a machine of its own that is what it takes; where others run too it may wait for a CPU.
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    idle = os.getloadavg()[0] < 2 * os.cpu_count()
+    assert used < seconds / 2 + 2, f"used {used:.1f} s of CPU\n{result}"
+    assert took < (seconds + seconds / 2 + 2) * (1 if idle else 4), f"took {took:.1f} s\n{result}"
+    trace = gzip.decompress((out / "trace.json.gz").read_bytes())
+    assert len(trace) <= 100_000_000
+    assert b"pass_on" in trace
+    # 100,000 waits a second would not fit.
+    assert re.search(r"^note: 1 trace would be larger .* merged", result.err, re.M), result
+    assert b'"merged_below_ns":' in trace[:10_000]
+    is_readable(dynprof, out)
+
+
+def test_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
+    run, began = begin(dynprof, ping_pong, tmp_path / "out")
+    time.sleep(2)
+    run.interrupt()
+    asked = time.monotonic() - began
+    result = run.wait(60)
+    assert result.rc == 0 and "interrupted" in result.err, result
+    # 200 ms, what was in the buffers, and a machine where everybody else runs too.
+    assert seconds_captured(result) < asked + 1, result
+    is_readable(dynprof, tmp_path / "out")
+
+
+def test_second_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
+    run, _ = begin(dynprof, ping_pong, tmp_path / "out")
+    time.sleep(2.5)
+    run.interrupt()
+    time.sleep(0.001)
+    run.interrupt()
+    asked = time.monotonic()
+    result = run.wait(20)
+    assert time.monotonic() - asked < 2, result
+    assert result.rc == 128 + signal.SIGINT and "stopped at once" in result.err, result
+    is_readable(dynprof, tmp_path / "out")
+
+
+def test_max_size_under_load(dynprof, ping_pong, tmp_path):
+    run, began = begin(dynprof, ping_pong, tmp_path / "out", "-d", 60, "--max-size", "2M")
+    result = run.wait(90)
+    assert time.monotonic() - began < 60, result
+    assert result.rc == 0 and "size limit" in result.err, result
+    # Some 2.5 MB are written in a second; then come the names of what was seen.
+    assert 2 * 2**20 <= (tmp_path / "out" / "recording.dynprof").stat().st_size < 4 * 2**20
+
+
+def test_stops_before_the_disk_is_full(dynprof, ping_pong, tmp_path):
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40M", "tmpfs", str(small)],
+                             capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs: {mounted.stderr.strip()}")
+    try:
+        with open(small / "other", "wb") as file:
+            file.write(bytes(36 << 20))
+        run, began = begin(dynprof, ping_pong, small / "out", "-d", 60)
+        result = run.wait(90)
+        assert time.monotonic() - began < 60, result
+        assert "disk nearly full" in result.err, result
+        report = is_readable(dynprof, small / "out")
+        assert "no end mark" not in report.err, report
+    finally:
+        dynprof.close()
+        subprocess.run(["umount", str(small)], check=True)

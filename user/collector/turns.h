@@ -1,0 +1,28 @@
+// Work on one element of a map after the other, each in its turn: a round that is cut short goes on where the
+// one before it stopped, so that none of thousands is left out for good.
+#pragma once
+
+#include <cstddef>
+
+namespace dynprof {
+
+template <class Key>
+class Turns {
+ public:
+  // Visits each element at most once; `visit(key, value)` returns false to end the round. Elements may be
+  // added meanwhile, none may be taken away.
+  template <class Map, class Visit>
+  void round(Map& map, const Visit& visit) {
+    auto at = map.upper_bound(last_);
+    for (std::size_t left = map.size(); left > 0; --left, ++at) {
+      if (at == map.end()) at = map.begin();
+      last_ = at->first;
+      if (!visit(at->first, at->second)) return;
+    }
+  }
+
+ private:
+  Key last_ = {};
+};
+
+}  // namespace dynprof

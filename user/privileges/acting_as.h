@@ -1,0 +1,29 @@
+// For a few lines, files are opened and made with the rights of another user, as that user's: access is
+// checked for it, and what is made belongs to it. Only the calling thread changes.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <vector>
+
+#include "symbolizer/base/result.h"
+#include "user/privileges/user_identity.h"
+
+namespace dynprof {
+
+class ActingAs {
+ public:
+  // Without a user nothing changes. Fails where the rights to change users are missing.
+  static Result<ActingAs> user(const std::optional<UserIdentity>& user);
+  ActingAs(ActingAs&& other) noexcept;
+  ActingAs& operator=(ActingAs&&) = delete;
+  ~ActingAs();
+
+ private:
+  ActingAs() = default;
+  bool active_ = false;
+  std::vector<gid_t> groups_;  // ours
+};
+
+}  // namespace dynprof

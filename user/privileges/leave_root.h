@@ -1,0 +1,35 @@
+// The end of the part of the program that needs rights. What comes after it processes bytes that others
+// wrote, and runs other people's programs: as a user without rights, for good.
+#pragma once
+
+#include <string>
+
+#include "symbolizer/base/result.h"
+#include "user/privileges/user_identity.h"
+
+namespace dynprof {
+
+enum class Keep {
+  kNothing,
+  kReading,  // CAP_DAC_READ_SEARCH: any file may be read until give_up_reading()
+};
+
+// Whether root can become another user here: a container may lack CAP_SETUID or CAP_SETGID.
+bool can_change_user();
+
+// All threads become `user`, without capabilities, and no program started from here gains any
+// (PR_SET_NO_NEW_PRIVS). An error if anything of that failed: do not go on then.
+Result<void> become_user(const UserIdentity& user, Keep keep = Keep::kNothing);
+
+// The same without a change of user, for a process that is not root but has capabilities.
+Result<void> give_up_capabilities();
+Result<void> give_up_reading();
+
+// Becomes the user behind sudo, or the user nobody for a root without one; gives up what capabilities
+// there are where we are not root, or cannot change users: `note` says the latter.
+Result<void> leave_root(std::string& note, Keep keep_of_plain_root = Keep::kNothing);
+
+// Root that no user stands behind, and that can become another one.
+bool is_plain_root();
+
+}  // namespace dynprof

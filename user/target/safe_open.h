@@ -1,0 +1,31 @@
+// Opening files by names that the target chose. A name can lead to a device, whose mere opening can do
+// something, to a FIFO, which blocks, to a file of /proc or /sys, which is another for whoever opens it,
+// or out of the target's root. So a name is looked up below the target's root, without magic links
+// and without opening (O_PATH); what was found is examined; and only then that very file is opened.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "symbolizer/base/result.h"
+#include "symbolizer/base/unique_fd.h"
+
+namespace dynprof {
+
+// The root directory of the process, for the functions below; invalid when it is gone.
+UniqueFd open_root_of(pid_t pid);
+
+enum class LastLink : bool { kFollow, kKeep };  // where the name itself is a symbolic link
+
+// An O_PATH descriptor of what the name leads to; never leaves `root`, whatever links there are.
+Result<UniqueFd> look_up_below(int root, const std::string& path,
+                               LastLink last_link = LastLink::kFollow);
+// A descriptor to read from, if this is a regular file of a file system that stores files.
+Result<UniqueFd> open_found(const UniqueFd& found);
+// Both.
+Result<UniqueFd> open_below(int root, const std::string& path);
+// The file that a link of /proc/PID leads to, which is a file by itself and no name: map_files, exe.
+Result<UniqueFd> open_proc_link(const std::string& path);
+
+}  // namespace dynprof
