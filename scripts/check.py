@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 RESULTS = BUILD / "check"
 VENV = ROOT / ".venv"
-STEP_TIMEOUT_S = 1500
+STEP_TIMEOUT_S = 2400  # the runtime tests take most of it
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
 SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -176,11 +177,18 @@ def step_fuzz():
     this machine's own files and memory, and changes of them. Short; `make fuzz-long` takes its time."""
     seeds = RESULTS / "fuzz-seeds"
     count = tool("fuzz-seeds", [sys.executable, "tests/fuzz/seeds.py", seeds])
-    for source in sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cpp")):
+
+    def fuzz(source):
         name = source.name[: -len("_fuzz.cpp")]
         binary = BUILD / "san" / "fuzz" / name
-        count.add(tool(f"fuzz-{name}-random", [binary, "--random", FUZZ_INPUTS], SANITIZER_ENV))
-        count.add(tool(f"fuzz-{name}-seeds", [binary, "--seconds", FUZZ_SECONDS, 1, seeds / name], SANITIZER_ENV))
+        one = tool(f"fuzz-{name}-random", [binary, "--random", FUZZ_INPUTS], SANITIZER_ENV)
+        one.add(tool(f"fuzz-{name}-seeds", [binary, "--seconds", FUZZ_SECONDS, 1, seeds / name], SANITIZER_ENV))
+        return one
+
+    sources = sorted((ROOT / "tests" / "fuzz").glob("*_fuzz.cpp"))
+    with ThreadPoolExecutor(os.cpu_count()) as workers:  # each fuzzer has one thread
+        for one in workers.map(fuzz, sources):
+            count.add(one)
     return count
 
 

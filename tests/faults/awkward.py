@@ -95,7 +95,7 @@ def short_table():
         Target("stacks", "greenlets_in_backward contexts_in_backward longjmp_in_backward", 100),
         Target("signals, forks, tools, seccomp", f"{SIGNALS} {PROCESSES} {TOOLS} {FILTER}", 60),
         Target("debugger", "plain_work", 300, debugger_comes_and_goes),
-        Target("attach and detach", "plain_work", 500, attach_and_detach, recorded=False),
+        Target("attach and detach", "plain_work", 250, attach_and_detach, recorded=False),
     )
 
 

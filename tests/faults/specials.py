@@ -423,7 +423,7 @@ def table(short):
         ("64 descriptors", few_descriptors),
         ("64 descriptors, soft", few_descriptors_to_begin_with),
         ("closed output", output_closed),
-        ("BPF programs refused", programs_refused(8 if short else 1)),
+        ("BPF programs refused", programs_refused(16 if short else 1)),
         ("BPF objects, events refused", kernel_objects_refused(20 if short else 1)),
     )
 

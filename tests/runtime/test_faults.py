@@ -27,7 +27,7 @@ import specials  # noqa: E402
 pytestmark = pytest.mark.root_bpf
 
 INJECTIONS = 2  # of each kind
-HOSTILE_SECONDS = 20  # of each kind
+HOSTILE_SECONDS = 10  # of each kind
 
 
 def assert_good(row):
