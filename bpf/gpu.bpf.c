@@ -28,7 +28,7 @@ struct {
   __uint(max_entries, 1 << 22); /* set before load */
 } gpu_events SEC(".maps");
 
-/* One stack being walked. `owner` is the thread that has claimed it, 0: nobody. */
+/* One stack being walked. `owner` is the thread that has claimed it; 0: none. */
 struct launch {
   __u32 owner;
   __u32 pad;

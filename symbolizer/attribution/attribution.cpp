@@ -90,7 +90,7 @@ struct Attribution::State {
   std::vector<Compile> compiles;
   std::vector<Answer> answers;
   std::map<std::uint32_t, CompileIndex> last_attempts;    // by episode
-  std::map<CompileIndex, std::vector<PastBreak>> breaks;  // told by edges
+  std::map<CompileIndex, std::vector<PastBreak>> breaks;  // from edges
   Agreement agreement;
   std::uint64_t attributed = 0, unattributed = 0, runtime = 0, detached = 0;
 };

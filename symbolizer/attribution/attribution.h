@@ -86,7 +86,7 @@ class Attribution {
   const ExactCompile* timing(CompileIndex compile) const;
   // What torch remembers of it; null: nothing.
   const PastCompile* past(CompileIndex compile) const;
-  // Told by edges, else by torch's history; null: nothing tells whether there were any.
+  // From edges, else from torch's history; null: not known whether there were any.
   const std::vector<PastBreak>* graph_breaks(CompileIndex compile) const;
   bool is_last_attempt(CompileIndex compile) const;
   // "_compile_inner_0_0", "compile_backward_1_0_1", "pid77-_compile_inner_0_0.2": design §2. Safe

@@ -50,7 +50,7 @@ struct Compile {
   std::uint64_t last_ns = 0;
   std::uint64_t samples = 0;
   std::uint64_t cpu_ns = 0;    // that these stand for
-  bool exact = false;          // told by edges, or by torch itself
+  bool exact = false;          // from edges, or from torch itself
   bool began_before = false;   // open at the first sample of its thread: we attached in the middle
   bool open_at_end = false;    // still open when the recording ended
   bool before_attach = false;  // over before the recording began: from torch's history

@@ -30,7 +30,7 @@ struct GpuCall {
   std::string_view kernel;       // what a bare call launched, "": not known; as the program has it
   std::uint32_t call_class = 0;  // enum dynprof_gpu_call_class; 0: not known
   std::uint32_t works = 0;       // what ran for it, syncs not counted
-  // Whom it was made for: the compile open on the thread, else the run of a compiled region around it,
+  // What it was made for: the compile open on the thread, else the run of a compiled region around it,
   // else the innermost generated file on the stack. Not valid: none of them.
   TraceId id;
   bool backward = false;

@@ -158,7 +158,7 @@ void merge_history(const Recording& recording, const TorchHistory& history,
 }
 
 void order_compiles(std::vector<Compile>& compiles, std::vector<Answer>& answers) {
-  // Attempts nobody saw stand with their compile.
+  // Attempts that were not seen stay with their compile.
   std::map<std::uint32_t, std::uint64_t> begins;
   for (const Compile& compile : compiles) {
     auto [begin, added] = begins.try_emplace(compile.episode, compile.noticed_ns);

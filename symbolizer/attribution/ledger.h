@@ -20,12 +20,12 @@ struct Answer {
 };
 
 // Where edges bound a compile, its samples are that compile's: `compiles` gets a row for each that
-// the edges show, and those the samples made of the same ones go. Samples nobody could place lie in
+// the edges show, and those the samples made of the same ones go. Samples that could not be placed are in
 // a compile if the edges of their thread say so.
 void merge_exact(const Recording& recording, const Spans& spans, const ExactCompiles& exact,
                  std::vector<Compile>& compiles, std::vector<Answer>& answers);
 
-// Gives each compile the row of torch's history that is about it, and adds those nobody else saw.
+// Gives each compile the row of torch's history that is about it, and adds those seen nowhere else.
 void merge_history(const Recording& recording, const TorchHistory& history,
                    std::vector<Compile>& compiles);
 

@@ -207,7 +207,7 @@ class Merge {
       if (!parts_[i].empty()) continue;
       Compile compile = compiles_[i];
       if (auto siblings = known.find(compile.episode); siblings != known.end()) {
-        // An attempt nobody saw, of a compile that edges know.
+        // An attempt that was not seen, of a compile that edges know.
         compile.episode = siblings->second;
         if (!attempts.emplace(compile.episode, compile.attempt).second) continue;
       }

@@ -100,7 +100,7 @@ void PhaseStack::close(std::uint64_t end_ns, bool known, bool open_at_end) {
   open_.pop_back();
 }
 
-// They ended between the edge before this one and this one: nobody knows when.
+// They ended between the edge before this one and this one: it is not known when.
 void PhaseStack::lose_ends_above(std::size_t depth) {
   while (open_.size() > depth) close(last_ns_, false, false);
 }
@@ -156,7 +156,7 @@ void PhaseStack::phase_end(const SpanEdge& edge) {
 }
 
 // Watching was given up for a moment (hits were lost, a list moved). The compile and its attempt go
-// on if torch still has the same id; of the phases inside nobody knows whether they are the same.
+// on if torch still has the same id; whether the phases inside are the same is not known.
 void PhaseStack::go_on(const SpanEdge& edge) {
   const TorchReading& torch = torch_[edge.context];
   const std::vector<StringId>& phases = tables_.contexts[edge.context].torch.phases;

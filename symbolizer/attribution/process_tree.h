@@ -20,7 +20,7 @@ inline constexpr ProcessIndex kNoChild = 0xffffffff;
 
 // By what a process was given to a compile, best first.
 enum class JoinRule : std::uint8_t {
-  kNone,    // it is nobody's: not joined
+  kNone,    // it belongs to no compile: not joined
   kWorker,  // torch's compile worker (--parent=PID): by the time of the compile that is open there
   kParent,  // started by a process that is joined
   kSource,  // a file on its command line is one the compile generated

@@ -234,7 +234,7 @@ class WaitCompiles {
     }
   }
 
-  // Nobody watched this one: the counters inside it are its phases.
+  // This one was not watched: the counters inside it are its phases.
   void add_compile(std::size_t first, std::uint64_t end_ns) {
     std::vector<SpanIndex> open;
     for (std::size_t i = first; i < spans_.waits.size(); ++i) {

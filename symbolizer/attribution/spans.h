@@ -25,7 +25,7 @@ struct PhaseSpan {
   std::uint64_t end_ns = 0;    // not `end_known`: it was still open then
   bool begin_known = true;
   bool end_known = true;
-  bool open_at_end = false;  // nobody saw it end: watching or the recording ended before
+  bool open_at_end = false;  // its end was not seen: watching or the recording ended before
   ThreadId thread = 0;
   StringId name = 0;              // torch's; 0: its begin was lost
   Phase phase = Phase::kRuntime;  // of its name, else of the span around it

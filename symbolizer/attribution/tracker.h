@@ -37,7 +37,7 @@ struct Decision {
   // them (they are then unattributed) or not.
   std::optional<bool> settles{};
   // The call of `compile_frame` on the stack that no `_compile` is below (torch.export), 0: none. The
-  // samples nobody could attribute in a call are of the compile that a later one names for it.
+  // samples without a compile in a call belong to the compile that a later one names for it.
   std::uint64_t call = 0;
 };
 

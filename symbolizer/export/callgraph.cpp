@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kCannotRun = 127;
 
-// A program that is killed and waited for if nobody does so before.
+// A program that is killed and waited for unless that was done before.
 class Child {
  public:
   Child(std::string name, pid_t pid) : name_(std::move(name)), pid_(pid) {}

@@ -172,7 +172,7 @@ class ThreadTrace {
       return;
     }
     call.begin_ns = now_ns_;
-    // Calls around it whose begins were lost: nobody knows of what.
+    // Calls around it whose begins were lost: calls of what is not known.
     while (depth() + 1 < at) push(call, depth() + 1);
     call.function = functions_.of_code(edge.code);
     call.primitive = is_primitive(call);

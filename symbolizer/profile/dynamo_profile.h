@@ -47,7 +47,7 @@ struct DynamoProfile {
   std::vector<DynamoFunction> functions;  // every caller is among them
   DynamoCalls sum;
   std::uint64_t raised = 0;      // calls that an exception ended
-  std::uint64_t unfinished = 0;  // calls whose end nobody saw
+  std::uint64_t unfinished = 0;  // calls whose end was not seen
   std::uint64_t inlined = 0;     // calls in `sum` that are not the compile's own function's
   std::uint64_t root_ns = 0;     // of the compile's own function; 0: not seen from begin to end
 };

@@ -84,7 +84,7 @@ std::uint64_t FrameRow::wait(std::uint64_t begin_ns, std::uint64_t end_ns, Stack
                              const Emit& emit) {
   const std::uint64_t begin = std::max(begin_ns, last_ns_);
   if (keeps_stack) {
-    // Too long after the last sample nobody knows where it is.
+    // Too long after the last sample its place is unknown.
     if (begin - last_ns_ > 2 * period_ns_) close(emit);
   } else {
     add(begin, stack, skip, root_missing, emit);

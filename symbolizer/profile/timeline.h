@@ -3,7 +3,7 @@
 //
 // A slice begins at the sample that first shows it. It ends at the next sample of its thread, if
 // that one comes within two periods and does not show it any more, else one period after the last
-// sample that did: a gap is never bridged, because nobody looked. Slices of one row nest strictly: a
+// sample that did: a gap is never bridged, because there was no sample. Slices of one row nest strictly: a
 // child begins at least 1 ns after its parent (viewers that sort by begin alone then agree about
 // which is inside), so the frames of one sample are spread over as many nanoseconds; what has no
 // length left is dropped.

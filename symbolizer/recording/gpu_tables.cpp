@@ -28,7 +28,7 @@ void TableBuilder::finish_gpu(Damage& damage) {
   std::stable_sort(tables_.gpu_launches.begin(), tables_.gpu_launches.end(),
                    [](const GpuLaunch& a, const GpuLaunch& b) { return a.time_ns < b.time_ns; });
   for (GpuRecord& row : tables_.gpu_records) {
-    if (mend_string(row.record.name)) ++damage.lost_entries[ChunkKind::kStrings];
+    if (repair_string(row.record.name)) ++damage.lost_entries[ChunkKind::kStrings];
   }
 }
 

@@ -241,7 +241,7 @@ ThreadId TableBuilder::lost_thread() {
   return lost_.thread;
 }
 
-bool TableBuilder::mend_string(StringId& id) {
+bool TableBuilder::repair_string(StringId& id) {
   if (id < tables_.strings.size()) return false;
   id = lost_string();
   return true;
@@ -255,14 +255,14 @@ void TableBuilder::finish_codes(Damage& damage) {
   }
   for (std::size_t id = 1; id < tables_.codes.size(); ++id) {
     Code code = tables_.codes[id];
-    bool mended = mend_string(code.filename);
-    mended |= mend_string(code.name);
-    mended |= mend_string(code.qualname);
+    bool repaired = repair_string(code.filename);
+    repaired |= repair_string(code.name);
+    repaired |= repair_string(code.qualname);
     if (code.line_table >= tables_.blobs.size()) {
       code.line_table = 0;
-      mended = true;
+      repaired = true;
     }
-    if (mended) ++damage.lost_entries[ChunkKind::kCodes];
+    if (repaired) ++damage.lost_entries[ChunkKind::kCodes];
     auto is_lost = [this](StringId text) {
       return (text == lost_.string && text != 0) || contains(string_gaps_, text);
     };
@@ -285,15 +285,15 @@ void TableBuilder::finish_frames(Damage& damage) {
   }
   for (std::size_t id = 1; id < lost.size(); ++id) {
     Frame frame = tables_.frames[id];
-    bool mended = mend_string(frame.symbol);
-    mended |= mend_string(frame.object);
+    bool repaired = repair_string(frame.symbol);
+    repaired |= repair_string(frame.object);
     if (frame.code >= tables_.codes.size()) {
       frame.code = lost_code();
-      mended = true;
+      repaired = true;
     }
-    if (mended) ++damage.lost_entries[ChunkKind::kFrames];
+    if (repaired) ++damage.lost_entries[ChunkKind::kFrames];
     tables_.frames[id] = frame;
-    lost[id] = mended || contains(string_gaps_, frame.symbol) ||
+    lost[id] = repaired || contains(string_gaps_, frame.symbol) ||
                tables_.codes[frame.code].unreadable == Unreadable::kLost;
     any = any || lost[id];
   }
@@ -345,7 +345,7 @@ void TableBuilder::finish_others(Damage& damage) {
       ++damage.lost_entries[ChunkKind::kCodes];
     }
     for (StringId& phase : context.torch.phases) {
-      if (mend_string(phase)) ++damage.lost_entries[ChunkKind::kStrings];
+      if (repair_string(phase)) ++damage.lost_entries[ChunkKind::kStrings];
     }
   }
   // Nothing refers to a process by its row, so lost ones just go.
@@ -356,14 +356,14 @@ void TableBuilder::finish_others(Damage& damage) {
   for (Process& process : tables_.processes) {
     for (StringId* id :
          {&process.comm, &process.exe, &process.command_line, &process.python, &process.torch}) {
-      if (mend_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
+      if (repair_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
     }
   }
   for (const Range& gap : thread_gaps_) {
     for (std::size_t id = gap.begin; id < gap.end; ++id) tables_.threads[id].comm = lost_string();
   }
   for (Thread& thread : tables_.threads) {
-    if (mend_string(thread.comm)) ++damage.lost_entries[ChunkKind::kStrings];
+    if (repair_string(thread.comm)) ++damage.lost_entries[ChunkKind::kStrings];
   }
 }
 
@@ -396,12 +396,12 @@ void TableBuilder::drop_lost_lists(Damage& damage) {
   finish_gpu(damage);
   for (ProcessLife& life : tables_.lives)
     for (StringId* id : {&life.comm, &life.exe, &life.command_line})
-      if (mend_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
+      if (repair_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
   std::stable_sort(
       tables_.lives.begin(), tables_.lives.end(),
       [](const ProcessLife& a, const ProcessLife& b) { return a.time_ns < b.time_ns; });
   std::erase_if(tables_.edges, [&](SpanEdge& edge) {
-    if (mend_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
+    if (repair_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
     if (edge.code >= tables_.codes.size()) edge.code = lost_code();
     if (edge.context >= tables_.contexts.size()) edge.context = lost_context();
     return edge.thread >= tables_.threads.size();

@@ -77,7 +77,7 @@ class TableBuilder {
                       Damage& damage);
   void finish_source_places();
   // An undefined string becomes "<lost>"; true if it was one.
-  bool mend_string(StringId& id);
+  bool repair_string(StringId& id);
 
   Tables tables_;
   std::vector<std::unique_ptr<char[]>> text_;  // what the views of strings and blobs point into

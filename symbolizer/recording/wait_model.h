@@ -8,7 +8,7 @@
 
 namespace dynprof {
 
-// What a thread waited for, told by the system call it was in. Append only; the order is that of the
+// What a thread waited for, by the system call it was in. Append only; the order is that of the
 // file.
 enum class WaitKind : std::uint8_t {
   kNone = 0,       // no wait: a mark that says how long the thread has been on a CPU by then

@@ -79,7 +79,7 @@ class GpuTable {
                        frames[frame].line > 0 ? frames[frame].line : frames[frame].first_line);
   }
 
-  // Launches whose kernels nobody timed.
+  // Launches whose kernels have no times.
   void bare() {
     out_ += "#\n";
     out_ += "#    Calls  Trace id   Kernel                                    Launched from\n";

@@ -3,7 +3,7 @@
 usage: generated_lookalike.py FOLDER [forged]
 
 Modules and classes of torch's names, holding what torch 2.13 holds. Prints "ready" and a JSON text of
-what there is to find. With `forged` the same places hold what nobody should believe. Lines on stdin
+what there is to find. With `forged` the same places hold what must not be believed. Lines on stdin
 are executed; "ok" is printed after each.
 """
 

@@ -47,7 +47,7 @@ def phase_twins(log):
 
 
 def identity_of(code):
-    """What a code object can be told by from outside without reading its strings."""
+    """What identifies a code object from outside without reading its strings."""
     return id(code), id(code.co_filename), id(code.co_name), id(code.co_linetable)
 
 

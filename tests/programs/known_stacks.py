@@ -140,7 +140,7 @@ def even(depth, phase):
 
 
 def hop(depth, phase):
-    """Every call through C: from 3.12 on each makes one frame more that is nobody's."""
+    """Every call through C: from 3.12 on each makes one more frame, of no function."""
     return list(map(hop, [depth - 1], [phase])) if depth else burn(phase)
 
 

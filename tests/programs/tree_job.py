@@ -102,7 +102,7 @@ def workers_job(pool):
 
     torch.compile(lambda x: x + 1, backend=backend)(torch.ones(4))
     torch.compile(lambda x: x * 2, backend=backend)(torch.ones(4))
-    # Outside of any compile: nobody's.
+    # Outside of any compile.
     told.append({"trace_id": None, **pool.submit(worker_task.work, 0.3).result()})
     return {"work": told}
 

@@ -1,5 +1,5 @@
 """Targets whose torch is of another version, lacks something, or lies (tests/programs/fake_torch/compiles.py), on
-each CPython: what is true is told, what is not is told by nobody, and nothing crashes, hangs, or is written
+each CPython: what is true is told, what is not is never shown, and nothing crashes, hangs, or is written
 anywhere but in the output directory."""
 
 import json

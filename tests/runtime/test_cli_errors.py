@@ -268,7 +268,7 @@ def test_disk_full(dynprof, spawn, tmp_path, size, during):
         subprocess.run(["umount", str(small)], check=True)
 
 
-# ---- ends that nobody planned --------------------------------------------------------------------
+# ---- unplanned ends --------------------------------------------------------------------
 
 
 @pytest.mark.root_bpf

@@ -26,7 +26,7 @@ RETRY = 2  # seconds between attempts while CUPTI refuses
 def test_attach_and_detach_twenty_times(dumping):
     target = dumping()
     for session in range(1, 21):
-        target.do("launch 11")  # nobody is attached: not recorded
+        target.do("launch 11")  # not attached: not recorded
         target.attach(session=session)
         target.do("launch 100")
         target.do("graph 2 3")

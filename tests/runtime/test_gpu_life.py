@@ -57,7 +57,7 @@ def truth_of(target, tmp_path):
 
 
 def await_off(inside, was_on):
-    """Nobody listens any more, and the library knows. How long that took.
+    """There is no listener any more, and the library knows. How long that took.
 
     The kernel takes the probes of a process that was killed away after it is gone."""
     began = time.monotonic()
@@ -79,7 +79,7 @@ def test_twenty_recordings_of_one_job(dynprof, start, tmp_path):
         stop(run)
         assert target.inside.status().code == gpu.OFF
         assert all(target.inside.semaphore(probe) == 0 for probe in gpu.PROBES)
-        target.do("launch 5")  # nobody listens
+        target.do("launch 5")  # no listener
         dump = GpuDump(tmp_path / f"out{cycle}")
         assert len(dump.calls) == 23 and len(dump.work) == 26
         assert dump.orphans == 0 and dump.lost() == {}

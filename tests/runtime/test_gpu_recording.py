@@ -113,7 +113,7 @@ def test_attaching_again_and_again(dynprof, spawn, tmp_path, venv_python):
         stop(run)
         assert inside.status().code == gpu.OFF
         assert all(inside.semaphore(probe) == 0 for probe in gpu.PROBES)
-        tell(job, "launch 5")  # nobody listens
+        tell(job, "launch 5")  # no listener
         dump = GpuDump(tmp_path / f"out{attempt}")
         assert len(dump.calls) == len(dump.work) == 30 and dump.orphans == 0 and dump.lost() == {}
         assert {item.name for item in dump.work} == {"_Z5plainPf"}, "names come at each attach"

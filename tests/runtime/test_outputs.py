@@ -321,7 +321,7 @@ def test_a_terminal_shows_what_is_being_done(spawn, dynprof, tmp_path):
     with subprocess.Popen(command, stderr=theirs, stdout=subprocess.DEVNULL) as run:
         os.close(theirs)
         shown = b""
-        with contextlib.suppress(OSError):  # the end of a terminal nobody has open any more
+        with contextlib.suppress(OSError):  # the end of a terminal that is no longer open
             while more := os.read(ours, 4096):
                 shown += more
         assert run.wait(timeout=60) == 0, shown

@@ -142,7 +142,7 @@ def test_outputs_are_made_without_rights(busy, home, by_sudo):
 
 
 def test_a_plain_root_that_is_stopped_gets_its_directory_back(busy, home):
-    """Two signals to the process that waits end the one that makes the outputs; nothing stays nobody's."""
+    """Two signals to the process that waits end the one that makes the outputs; no file keeps the other owner."""
     out = home / "out"
     with full_pipe() as (_, write_end):
         process = subprocess.Popen(

@@ -174,7 +174,7 @@ def test_what_becomes_of_plain_children(interpreter, dynprof, tmp_path):
         assert found[told["spawn"]]["argv"][1:2] == ["-c"]
         assert found[told["outlives"]]["argv"] == ["/bin/sleep", "60"]
         assert found[told["outlives"]]["exit_code"] is None
-        # An orphan's time is in nobody's usage.
+        # An orphan's time is in no parent's usage.
         assert_same_cpu(found, truth, but=[told["middle"]])
         assert {row["joined_by"] for row in found.values()} == {"none"}
         assert pid not in found

@@ -1,4 +1,4 @@
-// Source E: compiles whose begin, end and phases are told by edges, with and without samples.
+// Source E: compiles whose begin, end and phases come from edges, with and without samples.
 #include <gtest/gtest.h>
 
 #include <numeric>

@@ -95,8 +95,7 @@ TEST_F(PastTest, WhatWasThereBefore) {
   EXPECT_TRUE(first.complete());
   EXPECT_EQ(first.wall_ns(1), 500'000'000u);
   EXPECT_EQ(first.thread, kNoThread);
-  EXPECT_FALSE(attribution.compiles()[3].before_attach)
-      << "nobody saw it, but it was while we were";
+  EXPECT_FALSE(attribution.compiles()[3].before_attach) << "not seen, but during the recording";
 }
 
 TEST_F(PastTest, TheSameIdAfterAReset) {

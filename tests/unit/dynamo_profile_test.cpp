@@ -373,7 +373,7 @@ TEST_F(Dynamo, TracingThatWasOpenWhenWatchingBegan) {
   tracing.call(g, 2);
   tracing.leave();
   tracing.done();
-  // Whoever called f is not known: it may have been inlined into what nobody saw begin.
+  // Whoever called f is not known: it may have been inlined into a call whose begin was lost.
   EXPECT_EQ(one(), (List{"f 1/1 0 2", "g 1/1 2 2 < f 1/1 2 2"}));
 }
 
@@ -397,7 +397,7 @@ TEST_F(Dynamo, WithoutInlineEdgesNothingIsKnown) {
   EXPECT_FALSE(DynamoProfiles(attribution).watched(0));
 }
 
-// It may have inlined nothing, or nobody looked: the target may have torch's own profiler on.
+// It may have inlined nothing, or was not watched: the target may have torch's own profiler on.
 TEST_F(Dynamo, ACompileWithoutInlinedCalls) {
   tracing.compile("0/0", 0, root);
   fake.pass_ms(5);

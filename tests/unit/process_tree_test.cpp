@@ -186,7 +186,7 @@ TEST_F(ProcessTreeTest, NumbersUsedAgainAreOtherProcesses) {
 }
 
 TEST_F(ProcessTreeTest, RowsThatMakeNoSense) {
-  exec(begin_, 900, line({"nobody"}));
+  exec(begin_, 900, line({"unrelated"}));
   exit(begin_, 901, 1);
   reaped(begin_, 902, 1);
   fork(begin_ + 1, 903, 903, 903);  // its own parent

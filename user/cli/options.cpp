@@ -122,7 +122,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--passive", line.record.passive,
                  "change nothing in the target: samples and its memory only");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
-                 "phases by probes and samples: for machines where watching is dear");
+                 "phases by probes and samples: for machines where watching is expensive");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
                  "read the target's memory by the kernel's helper alone: slower");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");

@@ -332,7 +332,7 @@ void FollowedProcess::on_inline(const dp_inline_event& event, RecordingWriter& w
 // What an autograd node that begins to run is; "" for none that runs compiled code.
 std::string FollowedProcess::node_name(const dp_probe_event& event, KernelSide& kernel) {
   if (event.probe != DP_PROBE_NODE_BEGIN || !access_) return {};
-  // A class is told by what it is now: its address may have been another's.
+  // A class is identified by its contents: its address may have been reused.
   RemoteValues values(access_->objects, *python_);
   if (event.object) return backward_run_name(values, torch_.layout, python_->none, event.object);
   for (std::uint16_t i = 0; i < DP_NODE_WORDS; ++i) {

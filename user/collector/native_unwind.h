@@ -3,7 +3,7 @@
 // threads of its own: neither sampling nor reading events ever waits for a library.
 //
 // A space is looked at when it is asked for and again when a sample meets code that it does not know
-// (a library mapped since); what nobody uses any more is dropped. Where the kernel's memory or our
+// (a library mapped since); what is no longer used is dropped. Where the kernel's memory or our
 // bounds end, stacks are cut, counted, and one line says why.
 #pragma once
 

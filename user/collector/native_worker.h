@@ -32,7 +32,7 @@ class NativeWorker {
   void drop(std::uint32_t slot);
   // Publishes tables that are ready.
   void take_tables();
-  // Drops tables that nobody has used for a while: the next compiler started maps the same files.
+  // Drops tables that have not been used for a while: the next compiler started maps the same files.
   void forget_idle();
 
   int ready_fd() const { return pool_.ready_fd(); }

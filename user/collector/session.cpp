@@ -16,10 +16,10 @@
 #include "user/collector/event_view.h"
 #include "user/collector/exec_rate.h"
 #include "user/collector/followed_process.h"
-#include "user/collector/heirs.h"
 #include "user/collector/native_frames.h"
 #include "user/collector/native_spaces.h"
 #include "user/collector/off_cpu.h"
+#include "user/collector/pending_children.h"
 #include "user/collector/process_lives.h"
 #include "user/collector/ring_size.h"
 #include "user/collector/sample_encoder.h"
@@ -227,15 +227,15 @@ class LiveSession final : public Session {
   }
 
   void inherit(pid_t child) {
-    const pid_t parent = heirs_.take_parent(child);
+    const pid_t parent = pending_children_.take_parent(child);
     FollowedProcess* from = find_process(parent);
-    FollowedProcess* heir = find_process(child);
-    if (parent && from && heir) heir->inherit(*from, *kernel_);
+    FollowedProcess* follower = find_process(child);
+    if (parent && from && follower) follower->inherit(*from, *kernel_);
   }
 
   // What this process knew is about to go.
-  void settle_heirs(pid_t parent) {
-    for (pid_t child : heirs_.of(parent)) inherit(child);
+  void settle_children(pid_t parent) {
+    for (pid_t child : pending_children_.of(parent)) inherit(child);
   }
 
   // Between the first look at all processes and the tracepoints some have ended and others begun.
@@ -419,19 +419,19 @@ class LiveSession final : public Session {
 
   void on_fork(pid_t pid, pid_t parent) {
     processes_.erase(pid);  // an older process of that number
-    heirs_.forget(pid);
+    pending_children_.forget(pid);
     follow(pid, parent);
     gpu_->forget(pid);
     gpu_->forked(pid);
     inherit(parent);
-    if (processes_.contains(parent)) heirs_.add(pid, parent);
+    if (processes_.contains(parent)) pending_children_.add(pid, parent);
   }
 
   void on_exec(pid_t pid, const ProcessEventView& view) {
     auto at = processes_.find(pid);
     if (at == processes_.end()) return;
-    settle_heirs(pid);
-    heirs_.forget(pid);
+    settle_children(pid);
+    pending_children_.forget(pid);
     at->second.forget_image(view.event.header.time_ns);
     at->second.runs(view.event.comm, view.exe, view.args);
     if (native_unwind_ && exec_rate_.is_low(view.event.header.time_ns))
@@ -447,8 +447,8 @@ class LiveSession final : public Session {
   void on_exit(pid_t pid) {
     auto at = processes_.find(pid);
     if (at == processes_.end()) return;
-    settle_heirs(pid);
-    heirs_.forget(pid);
+    settle_children(pid);
+    pending_children_.forget(pid);
     at->second.describe(*writer_);
     if (is_target(pid)) {
       targets_alive_.ended(pid);
@@ -562,7 +562,7 @@ class LiveSession final : public Session {
   SamplingEvents events_;
   CpuSampling sampling_;
   std::map<pid_t, FollowedProcess> processes_;
-  Heirs heirs_;
+  PendingChildren pending_children_;
   std::vector<std::pair<pid_t, pid_t>> there_;  // when we attached, and their parents
   ProcessLives lives_;
   Turns<pid_t> look_turns_, gpu_turns_;

@@ -1,7 +1,7 @@
 // What is read of a torch process as a whole, for the recording's facts: torch's own memory of its
 // compiles, and the code they generated. It can be read only while the process lives, so it is read
 // again after compiles, and what was read last stands for a process that has ended. While we record, a
-// thread of its own reads: events wait for nobody.
+// thread of its own reads: events never wait for it.
 #pragma once
 
 #include <cstdint>

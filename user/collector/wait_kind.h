@@ -1,4 +1,4 @@
-// What a thread waits for, told by the system call it is in.
+// What a thread waits for, by the system call it is in.
 #pragma once
 
 #include "bpf/events.h"

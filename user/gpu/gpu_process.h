@@ -42,7 +42,7 @@ class GpuProcess {
 
   // In this order: the switch, and when settled() the rest. Taking a probe away takes some 70 ms.
   void begin_detach();
-  // The library has sent all it had, or there is nobody to wait for.
+  // The library has sent all it had, or there is nothing to wait for.
   bool settled() const;
   void finish_detach();
 

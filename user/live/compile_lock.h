@@ -17,7 +17,7 @@ namespace dynprof {
 
 struct LockState {
   std::uint64_t semaphore = 0;
-  std::uint64_t owner = 0;  // pthread_self() of the thread that holds it; 0: nobody
+  std::uint64_t owner = 0;  // pthread_self() of the thread that holds it; 0: none
   std::uint64_t count = 0;
   bool operator==(const LockState&) const = default;
 };

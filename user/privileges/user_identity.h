@@ -1,5 +1,5 @@
 // Who files are made as and who foreign data is processed as: the user who called sudo, or, for a root
-// that no user stands behind, the user nobody.
+// without an invoking user, the account "nobody".
 #pragma once
 
 #include <sys/types.h>

@@ -16,7 +16,7 @@ constexpr rlim_t kCpuSeconds = 20;
 constexpr rlim_t kDataBytes = 1ULL << 30;
 constexpr uid_t kNobody = 65534;
 
-// `more`: how far the hard limit is behind, where reaching the soft one is told by a signal of its
+// `more`: how far the hard limit is behind, where reaching the soft one raises a signal of its
 // own.
 bool limit(__rlimit_resource resource, rlim_t most, rlim_t more = 0) {
   rlimit now{};

@@ -1,4 +1,4 @@
-// A process of ours that is fed what nobody vouches for: it has no rights, little memory and time,
+// A process of ours that parses untrusted bytes: it has no rights, little memory and time,
 // and what it leaves behind is bytes to be checked.
 #pragma once
 

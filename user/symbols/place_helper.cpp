@@ -34,7 +34,7 @@ void write_out(ByteWriter& out) {
   while (!bytes.empty()) {
     const ssize_t wrote = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) ::_exit(kBadRequest);  // nobody listens
+    if (wrote <= 0) ::_exit(kBadRequest);  // no reader
     bytes = bytes.subspan(static_cast<std::size_t>(wrote));
   }
   out.clear();

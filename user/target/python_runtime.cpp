@@ -94,7 +94,7 @@ Result<void> Discoverer::choose_layout(const PythonImage& image, std::uint16_t p
       }
       runtime.layout = offsets->layout;
       runtime.hex_version = offsets->hex_version;
-      runtime.found_by += ", offsets told by the interpreter";
+      runtime.found_by += ", offsets from its debug table";
       return {};
     }
   }

@@ -21,7 +21,7 @@ inline constexpr std::uint64_t kDwarfReturnAddress = 16;
 
 struct CfiLocation {
   enum class Kind : std::uint8_t {
-    kUnset,  // as in the caller: nobody touched it
+    kUnset,  // as in the caller: unchanged
     kUndefined,
     kSame,
     kAtCfa,         // stored at CFA + offset

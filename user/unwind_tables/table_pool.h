@@ -42,7 +42,7 @@ struct TableResult {
 class TablePool {
  public:
   static constexpr std::size_t kMaxRequests = 4096;  // each can hold two descriptors
-  // Tables that nobody has taken: at this size threads stop until somebody does.
+  // Tables not yet taken: at this size threads stop until some are taken.
   static constexpr std::size_t kMaxWaitingBytes = std::size_t{96} << 20;
 
   // The cache may be null and must outlive the pool. At most 8 threads.

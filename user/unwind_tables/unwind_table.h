@@ -1,6 +1,6 @@
 // The unwind table of one ELF file: rows of bpf/unwind_format.h made from .eh_frame, .debug_frame (in
 // the file, or in its separate debug file where the file itself has next to nothing), and for a
-// procedure linkage table that nobody described, from what the linkers put there.
+// procedure linkage table without a description, from what the linkers put there.
 #pragma once
 
 #include <array>

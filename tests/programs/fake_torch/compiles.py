@@ -5,7 +5,7 @@ torch keeps it: locals of frames, thread-locals, the list of open phases.
             CompileId knows it, a capture of compiled autograd with a forward inside
   no_frames, no_context, no_phases, nothing
             the same, but `_compile` is called otherwise; _guards has no _TLS; utils no event log; all three
-  forged    the same places hold what nobody should believe
+  forged    the same places hold what must not be believed
   hostile   the function that is compiled has a name to fear
 
 Prints `ready`, waits for a line, compiles, and prints `done` with a JSON list of
@@ -186,7 +186,7 @@ def nothing():
     no_context()
 
 
-# ---- what nobody should believe ------------------------------------------------------------------
+# ---- what must not be believed ------------------------------------------------------------------
 
 KEPT = []
 

@@ -2,7 +2,7 @@
 
   plain     forwards, backwards, a recompile, a failure, graph breaks, cache hits, a reset
   full      more compiles than are remembered
-  hostile   objects and names nobody would make by accident
+  hostile   objects and names never made by accident
   renamed   a version of torch that has none of the names
   busy      compiles that end all the time
 """

@@ -1,5 +1,5 @@
-// Forked children that have not taken over yet what their parent knew: most of them exec, or end, before
-// anybody asks them for it.
+// Forked children that have not yet copied what is known of their parent: most of them exec or exit before
+// it is needed.
 #pragma once
 
 #include <sys/types.h>
@@ -10,16 +10,16 @@
 
 namespace dynprof {
 
-class Heirs {
+class PendingChildren {
  public:
   void add(pid_t child, pid_t parent) { parents_[child] = parent; }
   void forget(pid_t child) { parents_.erase(child); }
-  // Whom it inherits from, and no longer waits to; 0: nobody.
+  // The parent to copy from, and no longer pending; 0: not pending.
   pid_t take_parent(pid_t child) {
     auto at = parents_.find(child);
     return at == parents_.end() ? 0 : parents_.extract(at).mapped();
   }
-  // Those of a parent that is about to go, at most kMost.
+  // Those of a parent that is about to be forgotten, at most kMost.
   std::vector<pid_t> of(pid_t parent) const {
     std::vector<pid_t> children;
     for (auto [child, from] : parents_)
