@@ -110,7 +110,7 @@ void torch_at(RemoteObjects& objects, PythonRuntime& runtime, std::uint64_t root
   runtime.main_interpreter = root;
   (void)resolve_torch(objects, runtime);
   (void)resolve_markers(objects, runtime);
-  (void)resolve_inline_watch(objects, runtime);
+  (void)resolve_inline_function(objects, runtime);
   if (auto history = read_compile_history(objects, runtime))
     for (const std::string& problem : history->problems) DYNPROF_CHECK(!problem.empty());
   GeneratedLimits limits;
