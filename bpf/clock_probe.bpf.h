@@ -20,7 +20,7 @@ static __always_inline bool find_running_frame(const struct dp_process* process,
   __u64 fsbase = BPF_CORE_READ(task, thread.fsbase);
   __u64 tstate = 0, thread_id = 0, at = 0, code = 0;
   if (!(process->flags & DP_PROCESS_PYTHON) || !fsbase) return false;
-  if (!read_user_u64(fsbase + process->tstate_offset, &tstate) || !tstate) return false;
+  if (!find_thread_state(process, fsbase, &tstate) || !tstate) return false;
   if (!read_user_u64(tstate + layout->tstate_thread_id, &thread_id) || thread_id != fsbase)
     return false;
   if (!read_user_u64(tstate + layout->tstate_frame, &at) || !at) return false;

@@ -155,8 +155,10 @@ struct dp_process {
    * given to another process since is not believed. */
   __u32 native_space;
   __u32 native_owner;
+  __s32 tstate_other; /* as tstate_offset: asked where that is NULL; 0: none */
+  __u32 pad;
 };
-DP_ASSERT_SIZE(dp_process, 352);
+DP_ASSERT_SIZE(dp_process, 360);
 
 /* Map `native_spaces`: slot -> array of these, in order of address. Entry 0 is a header: start is the
  * owner, end the number of mappings that follow, bias a number that changes with the content, 0

@@ -191,6 +191,14 @@ static __always_inline bool fetch_frame(struct walk* walk, __u64 address) {
   return read_user_words(walk->frame_bytes, DP_FRAME_READ_BYTES, address);
 }
 
+/* The PyThreadState of the thread whose fs base this is; 0: it has none. False: not readable. */
+static __always_inline bool find_thread_state(const struct dp_process* process, __u64 fsbase,
+                                              __u64* tstate) {
+  if (!read_user_u64(fsbase + process->tstate_offset, tstate)) return false;
+  if (*tstate || !process->tstate_other) return true;
+  return read_user_u64(fsbase + process->tstate_other, tstate);
+}
+
 /* A read by the helper takes as long whatever its size, so what lies together is read together, into
  * page_bytes, which no walk has begun to use. */
 #define DP_THREAD_STATE_BYTES 512
@@ -240,7 +248,7 @@ static __always_inline __u32 find_top_frame(struct walk* walk) {
   __u64 fsbase = BPF_CORE_READ(task, thread.fsbase);
   __u64 tstate = 0, thread_id = 0, interpreter = 0, frame = 0;
   if (!fsbase) return DP_COUNT_NO_THREAD_STATE;
-  if (!read_user_u64(fsbase + process->tstate_offset, &tstate)) return DP_COUNT_THREAD_STATE_FAULT;
+  if (!find_thread_state(process, fsbase, &tstate)) return DP_COUNT_THREAD_STATE_FAULT;
   if (!tstate) return DP_COUNT_NO_THREAD_STATE;
   if (!read_thread_state(walk, layout, tstate, &thread_id, &interpreter, &frame))
     return DP_COUNT_THREAD_STATE_FAULT;

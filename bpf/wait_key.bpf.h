@@ -68,7 +68,7 @@ static __always_inline __u64 peek_top_frame(struct walk* walk, const struct dp_p
   if (!tstate || !read_thread_state(walk, layout, tstate, &thread_id, &interpreter, &frame) ||
       thread_id != fsbase) {
     *known = 0;
-    if (!read_user_u64(fsbase + process->tstate_offset, &tstate) || !tstate) return 0;
+    if (!find_thread_state(process, fsbase, &tstate) || !tstate) return 0;
     if (!read_thread_state(walk, layout, tstate, &thread_id, &interpreter, &frame)) return 0;
     if (thread_id != fsbase) return 0;
     *known = tstate;

@@ -40,6 +40,9 @@ CLANG_TIDY ?= clang-tidy-$(LLVM_VERSION)
 # Debian keeps bpftool in /usr/sbin, which is not on an ordinary user's PATH.
 BPFTOOL ?= $(or $(shell PATH="$$PATH:/usr/sbin:/sbin" command -v bpftool),bpftool)
 CCACHE ?= $(shell command -v ccache)
+# A second checkout finds what the first one compiled; only the directory in the debug information differs.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 
 MULTIARCH := $(shell $(CC) -print-multiarch 2>/dev/null)
 BPF_ARCH := $(patsubst x86_64,x86,$(patsubst aarch64,arm64,$(shell uname -m)))

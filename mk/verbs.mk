@@ -1,6 +1,6 @@
 # The verbs. "## text" after a verb is its line in `make help`.
 
-.PHONY: all setup demo check check-unit check-load check-runtime check-style check-format faults \
+.PHONY: all setup demo check test-interpreters check-unit check-load check-runtime check-style check-format faults \
         test-binaries unit fuzz fuzz-long fuzz-replays bench format tidy install clean distclean help
 
 all: $(PROGRAM)  ## build build/dynprof-bpf
@@ -21,11 +21,15 @@ demo: setup  ## train a small model, attach to it by pid, print the report
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)scripts/demo.sh $(PROGRAM) $(VENV)
 
-check: setup  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
+check: setup test-interpreters  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
 	$(Q)$(MAKE) --no-print-directory all test-binaries
 	$(Q)$(MAKE) --no-print-directory SAN=1 unit fuzz-replays
 	$(Q)scripts/check.py style unit unit-san fuzz load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
+
+# CPythons newer than Debian 12 has, where they can be had.
+test-interpreters: setup
+	$(Q)scripts/interpreters.sh 3.14 3.15
 
 check-style:  ## include edges, file sizes, shell scripts
 	$(Q)scripts/check.py style

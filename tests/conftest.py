@@ -3,7 +3,8 @@
   dynprof              dynprof.run("report", dir) / dynprof.start("--pid", n); killed at teardown
   spawn                spawn([python, script], ready="ready"); killed at teardown
   interpreter          the test runs once per CPython found, 3.10-3.13 unless marked
-                       @pytest.mark.pythons("3.8", "3.13"); @pytest.mark.pythons(linkage="static")
+                       @pytest.mark.pythons("3.8", "3.13"); @pytest.mark.pythons(linkage="static");
+                       3.14 and later only where a mark asks for them (support.unpacked_interpreters)
   interpreters         all CPythons found, 3.8 and later
   venv_python          path of the venv's python (torch 2.13.0, snakeviz, gprof2dot, flameprof)
   require_root_bpf     skips, naming the reason, where BPF programs cannot be loaded
@@ -38,7 +39,7 @@ def _wanted_interpreters(marker):
         low, high = (tuple(map(int, text.split("."))) for text in (first, last))
         return [
             found
-            for found in support.interpreters()
+            for found in support.interpreters() + support.unpacked_interpreters()
             if low <= found.minor <= high
             and (linkage is None or found.shared == (linkage == "shared"))
         ]

@@ -109,6 +109,17 @@ def interpreters():
 
 
 @functools.lru_cache(maxsize=None)
+def unpacked_interpreters():
+    """Those of scripts/interpreters.sh. Their path is a script that becomes the interpreter, with another
+    /usr than ours."""
+    if "DYNPROF_PYTHONS" in os.environ:
+        return ()
+    cache = Path(os.environ.get("DYNPROF_CACHE", Path.home() / ".cache" / "dynprof-bpf"))
+    found = (probe_interpreter(p) for p in sorted((cache / "interpreters" / "bin").glob("python3.*")))
+    return tuple(i for i in found if i is not None)
+
+
+@functools.lru_cache(maxsize=None)
 def venv_python():
     """The set-up step's interpreter (torch, pstats viewers), or None."""
     path = VENV / "bin" / "python"

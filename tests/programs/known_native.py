@@ -48,6 +48,8 @@ ENTRIES = []
 LOCK = threading.Lock()
 DLADDR = ctypes.CDLL(None).dladdr
 DLADDR.argtypes = [ctypes.c_void_p, ctypes.POINTER(SymbolInfo)]
+FIND_FUNCTION = ctypes.CDLL("libgcc_s.so.1")._Unwind_FindEnclosingFunction
+FIND_FUNCTION.restype, FIND_FUNCTION.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
 
 
 def load(path):
@@ -77,6 +79,26 @@ def symbol_of(address):
     return (info.name or b"").decode() if found else ""
 
 
+# Distributions strip the symbols of the parts that the compiler split off the interpreter's loop.
+_loop_parts = set()
+
+
+def function_around(address):
+    """Where the function begins, or the split-off part of one, by its unwind information."""
+    return FIND_FUNCTION(address)
+
+
+def learn_eval_loop(ips):
+    """What PyEval_EvalCode calls and no symbol names is the loop."""
+    for inner, outer in zip(ips, ips[1:]):
+        if symbol_of(outer - 1) == "PyEval_EvalCode" and not symbol_of(inner - 1):
+            _loop_parts.add(function_around(inner - 1))
+
+
+def is_eval_loop(address):
+    return symbol_of(address) == "_PyEval_EvalFrameDefault" or function_around(address) in _loop_parts
+
+
 def own_frames():
     """Functions of this file on the stack, innermost first, but for this one and note()."""
     frame, names = sys._getframe(2), []
@@ -95,11 +117,12 @@ def note(phase, library, call, merged):
     mappings = executable_mappings()
     starts = [row[0] for row in mappings]
     native, loops = [], []
+    learn_eval_loop(record.ips[: record.count])
     # leaf() itself comes first: the sampled one is elsewhere in it.
     for ip in record.ips[1 : record.count]:
         start, _, offset, path = mappings[bisect_right(starts, ip - 1) - 1]
         native.append([path, ip - 1 - start + offset])
-        loops.append(symbol_of(ip - 1) == "_PyEval_EvalFrameDefault")
+        loops.append(is_eval_loop(ip - 1))
     entry = {
         "phase": phase,
         "tid": record.tid,

@@ -14,7 +14,7 @@ import pytest
 import samples
 import support
 
-pytestmark = pytest.mark.root_bpf
+pytestmark = [pytest.mark.root_bpf, pytest.mark.pythons(last="3.15")]
 
 JOB = support.REPO / "tests" / "programs" / "fake_torch" / "compiles.py"
 LAYOUTS = ("2.6", "2.9", "2.13")
@@ -155,7 +155,7 @@ def test_times_of_every_version(record, interpreter, layout):
         assert row["exact"] or (layout == "2.6" and row["kind"] == "forward")
     assert set(ours) == set(true) and len(ours) >= 2
     for key, (begin, end) in true.items():
-        assert ours[key] == pytest.approx((end - begin) / 1e9, rel=0.01, abs=1e-3), key
+        assert ours[key] == pytest.approx((end - begin) / 1e9, rel=0.01, abs=2e-3), key
     assert not {"ring_full", "edge_lost"} & {k for k, n in run.ledger["lost"].items() if n}
 
 

@@ -12,6 +12,8 @@ import pytest
 
 import support
 
+pytestmark = pytest.mark.pythons(last="3.15")
+
 PROGRAMS = support.REPO / "tests" / "programs"
 JOB = PROGRAMS / "history_job.py"
 FAKE = PROGRAMS / "fake_torch" / "history.py"

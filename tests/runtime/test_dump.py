@@ -12,6 +12,8 @@ import pytest
 
 import support
 
+pytestmark = pytest.mark.pythons(last="3.15")
+
 PROGRAMS = support.REPO / "tests" / "programs"
 STACKS = PROGRAMS / "dump_stacks.py"
 STUCK = PROGRAMS / "stuck_compile.py"

@@ -11,6 +11,8 @@ import pytest
 import support
 from generated_found import Found, assert_same_instructions, assert_written_inside
 
+pytestmark = pytest.mark.pythons(last="3.15")
+
 PROGRAMS = support.REPO / "tests" / "programs"
 LOOKALIKE = PROGRAMS / "generated_lookalike.py"
 JOB = PROGRAMS / "generated_job.py"

@@ -15,7 +15,7 @@ import pytest
 import samples
 import support
 
-pytestmark = pytest.mark.root_bpf
+pytestmark = [pytest.mark.root_bpf, pytest.mark.pythons(last="3.15")]
 
 PROGRAM = support.REPO / "tests" / "programs" / "known_native.py"
 LIBRARY = support.REPO / "tests" / "programs" / "native" / "deep_calls.cpp"

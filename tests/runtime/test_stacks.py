@@ -14,7 +14,7 @@ import pytest
 import samples
 import support
 
-pytestmark = pytest.mark.root_bpf
+pytestmark = [pytest.mark.root_bpf, pytest.mark.pythons(last="3.15")]
 
 PROGRAM = support.REPO / "tests" / "programs" / "known_stacks.py"
 HERTZ = 999

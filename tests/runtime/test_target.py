@@ -12,6 +12,8 @@ import pytest
 
 import support
 
+pytestmark = pytest.mark.pythons(last="3.15")
+
 PROGRAMS = support.REPO / "tests" / "programs"
 STACKS = PROGRAMS / "target_stacks.py"
 FAKE_TORCH = PROGRAMS / "fake_torch" / "main.py"
@@ -93,8 +95,9 @@ def test_finds_the_interpreter(spawn, interpreter):
     assert found["threads"] == str(len(truth))
     offset, _, agree = found["tstate_offset"].partition(" ")
     assert agree == f"{len(truth)}/{len(truth)}"
-    # A slot of glibc's thread-specific keys, not the thread-local that is NULL without the GIL.
-    assert (int(offset) - 792) % 16 == 0 and 0 <= int(offset) - 792 < 32 * 16
+    if interpreter.minor < (3, 15):
+        # A slot of glibc's thread-specific keys, not the thread-local that is NULL without the GIL.
+        assert (int(offset) - 792) % 16 == 0 and 0 <= int(offset) - 792 < 32 * 16
     assert found["known_types"] == "true true true true true"
 
 
@@ -215,6 +218,7 @@ def test_executable_deleted_or_replaced(spawn, interpreter, tmp_path):
     assert found["version"] == ".".join(map(str, interpreter.version))
 
 
+@pytest.mark.pythons()  # not those that a script starts
 def test_found_while_it_starts(interpreter):
     """From exec to the first line of Python: "starting" until it is there, never a wrong word."""
     for _ in range(20):
@@ -249,7 +253,7 @@ def test_other_versions_are_named(spawn, interpreters):
         assert found["retryable"] == "false"
         assert found["version"] == f"3.{old.minor[1]}"
         assert f"Python 3.{old.minor[1]}" in found["error"]
-        assert "3.10 to 3.14" in found["hint"]
+        assert "3.10 to 3.15" in found["hint"]
 
 
 def test_a_process_without_python(spawn):
@@ -361,8 +365,12 @@ def test_a_backward_without_context_gives_nothing(spawn, interpreter, layout):
 def test_before_the_first_compile(spawn, interpreter, layout):
     """Markers are found; what only a first instance tells is said to be missing."""
     found = compile_in(spawn, interpreter, layout, "early")
-    assert found["torch_complete"] == "false"
-    assert "CompileContext.compile_id" in found["torch_missing"]
+    if interpreter.minor < (3, 14):
+        assert found["torch_complete"] == "false"
+        assert "CompileContext.compile_id" in found["torch_missing"]
+    else:  # classes know the attributes that their methods set; a dataclass sets its own elsewhere
+        assert found["torch_complete"] == ("false" if layout == "2.9" else "true")
+        assert "CompileContext" not in found["torch_missing"]
     resolved = [line.split()[0] for line in found.all("resolved")]
     attempt = "_compile.<locals>._compile_inner" if layout == "2.6" else "compile_frame"
     assert resolved == ["_compile", attempt]

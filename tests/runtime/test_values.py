@@ -8,6 +8,8 @@ import pytest
 
 import support
 
+pytestmark = pytest.mark.pythons(last="3.15")
+
 HOLDER = support.REPO / "tests" / "programs" / "value_holder.py"
 
 

@@ -12,6 +12,8 @@ constexpr std::uint16_t k310 = 3 << 8 | 10;
 constexpr std::uint16_t k311 = 3 << 8 | 11;
 constexpr std::uint16_t k312 = 3 << 8 | 12;
 constexpr std::uint16_t k313 = 3 << 8 | 13;
+constexpr std::uint16_t k314 = 3 << 8 | 14;
+constexpr std::uint16_t k315 = 3 << 8 | 15;
 
 std::string bytes(std::initializer_list<int> values) {
   std::string text;
@@ -28,7 +30,10 @@ TEST(GeneratedOpcodes, EachVersionHasItsOwn) {
   EXPECT_EQ((*opcode_table(k313))[91].caches, 4);
   EXPECT_EQ((*opcode_table(k310))[200].name, "");
   EXPECT_FALSE(opcode_table(3 << 8 | 9));
-  EXPECT_FALSE(opcode_table(3 << 8 | 14));
+  EXPECT_EQ((*opcode_table(k314))[84].name, "LOAD_FAST");
+  EXPECT_EQ((*opcode_table(k315))[80].name, "LOAD_COMMON_CONSTANT");
+  EXPECT_EQ((*opcode_table(k315))[42].caches, 5);
+  EXPECT_FALSE(opcode_table(3 << 8 | 16));
 }
 
 TEST(GeneratedOpcodes, SpecializedOnesAreTheOriginals) {
@@ -97,7 +102,7 @@ TEST(GeneratedListing, CellsOf310ComeAfterItsVariables) {
 }
 
 TEST(GeneratedListing, AnyBytesGiveAnAnswer) {
-  for (std::uint16_t python : {k310, k311, k312, k313}) {
+  for (std::uint16_t python : {k310, k311, k312, k313, k314, k315}) {
     CodeBody body;
     body.python = python;
     for (int i = 0; i < 256; ++i) {
@@ -111,7 +116,7 @@ TEST(GeneratedListing, AnyBytesGiveAnAnswer) {
     EXPECT_LT(found.back().offset, 1024u);
   }
   CodeBody unknown = call_of_a_graph();
-  unknown.python = 3 << 8 | 14;
+  unknown.python = 3 << 8 | 16;
   EXPECT_TRUE(decode_instructions(unknown).empty());
 }
 

@@ -112,11 +112,49 @@ TEST(TargetLayout, DebugOffsetsOf314HaveMoreFields) {
   EXPECT_EQ(t.bpf.code_instructions, before.bpf.code_instructions);
   EXPECT_EQ(t.dict_keys, before.dict_keys);
   EXPECT_EQ(t.unicode_ascii_data, before.unicode_ascii_data);
-  EXPECT_EQ(t.unicode_kind_shift, 16u);
+  EXPECT_EQ(t.unicode_kind_shift, 2u);
   words[2] = 1;  // free-threaded: refused, with a reason
   auto refused = parse_debug_offsets(as_runtime(words));
   ASSERT_FALSE(refused);
   EXPECT_NE(refused.error().what.find("free-threaded"), std::string::npos);
+}
+
+// CPython 3.15.2 inserted more, and tells two sizes of its own.
+TEST(TargetLayout, DebugOffsetsOf315HaveMoreFields) {
+  const std::vector<std::uint64_t> words = {
+      0,      0x030f02f0, 0,    0x60000, 632,  936,  // runtime
+      226232, 7272,       7264, 7336,    7344, 7400, 7592, 7576, 7584, 7800, 8,
+      16,     24,         32,   40,      48,   400,  0,    8,    16,   72,   80,
+      88,     96,         176,  184,     240,  32,   40,   44,   120,  128,
+      0,                                                                         // err_stackitem
+      88,     8,          0,    56,      80,   74,   64,   0,                    // frame
+      216,    112,        120,  128,     136,  68,   52,   96,   104,  208,  0,  // code
+      16,     8,                                                                 // object
+      416,    24,         88,   168,     32,   288,                              // type
+      928,    888,                                                               // heap type
+      40,     32,         16,                                                    // tuple
+      40,     24,         16,                                                    // list
+      200,    24,         40,   32,                                              // set
+      48,     32,         40,                                                    // dict
+      24,     16,                                                                // float
+      32,     16,         24,                                                    // int
+      40,     16,         32,                                                    // bytes
+      64,     32,         16,   40,      56,                                     // str
+      176,    100,        104,  8,       112};                                   // gc
+  auto found = parse_debug_offsets(as_runtime(words));
+  ASSERT_TRUE(found) << found.error().what;
+  const PythonLayout& t = found->layout;
+  const PythonLayout& measured = *measured_layout(python_version(3, 15));
+  EXPECT_EQ(std::memcmp(&t.bpf, &measured.bpf, sizeof t.bpf), 0);
+  EXPECT_EQ(t.runtime_interpreters_head, measured.runtime_interpreters_head);
+  EXPECT_EQ(t.interpreter_threads_head, measured.interpreter_threads_head);
+  EXPECT_EQ(t.interpreter_modules, measured.interpreter_modules);
+  EXPECT_EQ(t.tstate_native_thread_id, measured.tstate_native_thread_id);
+  EXPECT_EQ(t.type_cached_keys, measured.type_cached_keys);
+  EXPECT_EQ(t.type_dictoffset, measured.type_dictoffset);
+  EXPECT_EQ(t.tuple_items, measured.tuple_items);
+  EXPECT_EQ(t.set_table, measured.set_table);
+  EXPECT_EQ(t.unicode_compact_data, measured.unicode_compact_data);
 }
 
 TEST(TargetLayout, DebugOffsetsThatMakeNoSenseAreRefused) {
@@ -126,7 +164,7 @@ TEST(TargetLayout, DebugOffsetsThatMakeNoSenseAreRefused) {
   }
   bytes[0] = std::byte{'y'};
   EXPECT_FALSE(parse_debug_offsets(bytes));
-  for (std::uint64_t version : {0ULL, 0x030c00f0ULL, 0x040000f0ULL, 0x030f00f0ULL, ~0ULL}) {
+  for (std::uint64_t version : {0ULL, 0x030c00f0ULL, 0x040000f0ULL, 0x031000f0ULL, ~0ULL}) {
     auto words = offsets_of_313();
     words[1] = version;
     EXPECT_FALSE(parse_debug_offsets(as_runtime(words))) << version;
@@ -171,12 +209,12 @@ TEST(TargetLayout, AFieldMustEndInsideItsStruct) {
 }
 
 TEST(TargetLayout, EveryMeasuredTableIsValid) {
-  for (int minor = 10; minor <= 13; ++minor) {
+  for (int minor = 10; minor <= 15; ++minor) {
     const PythonLayout* layout = measured_layout(python_version(3, minor));
     ASSERT_TRUE(layout);
     EXPECT_TRUE(validate_layout(*layout));
   }
-  for (int minor : {8, 9, 15}) EXPECT_FALSE(measured_layout(python_version(3, minor)));
+  for (int minor : {8, 9, 16}) EXPECT_FALSE(measured_layout(python_version(3, minor)));
   PythonLayout wide = *measured_layout(python_version(3, 12));
   wide.bpf.frame_instr = 80;
   EXPECT_FALSE(validate_layout(wide));
@@ -268,6 +306,29 @@ TEST_F(TargetWalk, AKeyFewHaveDoesNotWin) {
   auto offset = find_tstate_offset(memory_, walk().threads, kMain);
   ASSERT_TRUE(offset);
   EXPECT_EQ(offset->offset, -8);
+}
+
+// CPython 3.15: no key, but two thread-local variables; one is NULL in a thread that waits for the GIL.
+TEST_F(TargetWalk, AThreadWithoutTheGilShowsWhichThreadLocalIsRight) {
+  for (int n = 0; n < 2; ++n) {
+    add_thread(n);
+    memory_.write(control(n) - 40, state(n));
+    if (n == 0) memory_.write(control(n) - 32, state(n));
+  }
+  auto offset = find_tstate_offset(memory_, walk().threads, kMain);
+  ASSERT_TRUE(offset);
+  EXPECT_EQ(offset->offset, -40);
+  EXPECT_EQ(offset->other, 0);
+}
+
+TEST_F(TargetWalk, TwoThreadLocalsThatAgreeAreBothKept) {
+  add_thread(0);
+  for (int at : {-2000, -40, -32})
+    memory_.write(control(0) + static_cast<std::uint64_t>(at), state(0));
+  auto offset = find_tstate_offset(memory_, walk().threads, kMain);
+  ASSERT_TRUE(offset);
+  EXPECT_EQ(offset->offset, -40);
+  EXPECT_EQ(offset->other, -32);
 }
 
 TEST_F(TargetWalk, NothingInCommonIsNoOffset) {

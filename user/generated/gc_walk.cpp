@@ -10,7 +10,8 @@ namespace {
 // PyGC_Head: _gc_next, _gc_prev, whose low bits are flags.
 constexpr std::uint64_t kHeadSize = 16;
 constexpr std::uint64_t kPointer = ~std::uint64_t{7};
-constexpr std::size_t kMaxRings = 4;  // three generations and the frozen objects
+// Three generations and the frozen objects; in the first releases of 3.14 young, two old and frozen ones.
+constexpr std::size_t kMaxRings = 4;
 // The heads of the rings lie together in PyInterpreterState.gc: 24 bytes apart but for the last.
 constexpr std::uint64_t kNear = 128;
 constexpr int kTries = 5;
@@ -170,7 +171,7 @@ GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
                               std::span<const std::uint64_t> types, std::size_t max_objects,
                               Deadline deadline) {
   const PythonLayout& t = python.objects().layout();
-  if (t.free_threaded || t.minor() > 13 || t.interpreter_size == 0) {
+  if (t.free_threaded || t.interpreter_size == 0) {
     return {.objects = std::vector<std::vector<std::uint64_t>>(types.size())};
   }
   return Rings(python, types, max_objects, deadline).run(anchor);

@@ -20,7 +20,7 @@ struct GcInstances {
 };
 
 // `anchor` is any object known to be in a ring (a class, a module), where the walk begins. Looks at
-// `max_objects` objects at most. CPython 3.10-3.13 with a GIL; others give nothing.
+// `max_objects` objects at most. Builds with a GIL; others give nothing.
 GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
                               std::span<const std::uint64_t> types, std::size_t max_objects,
                               Deadline deadline);

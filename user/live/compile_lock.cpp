@@ -36,8 +36,8 @@ std::optional<std::uint64_t> futex_of(pid_t pid, pid_t tid) {
 
 }  // namespace
 
-CompileLock::CompileLock(TargetView& view) : view_(view) {
-  if (view.python() > python_version(3, 13)) return;
+CompileLock::CompileLock(TargetView& view)
+    : view_(view), is_mutex_(view.python() >= python_version(3, 14)) {
   auto module =
       view.objects.find_module(view.runtime.main_interpreter, "torch._dynamo.convert_frame");
   auto lock = module ? view.objects.module_get(*module, "compile_lock") : std::nullopt;
@@ -47,15 +47,19 @@ CompileLock::CompileLock(TargetView& view) : view_(view) {
 std::optional<LockState> CompileLock::state() {
   if (lock_ == 0) return std::nullopt;
   auto words = view_.memory().read<std::array<std::uint64_t, 3>>(lock_ + kLock);
-  if (!words || !plausible_pointer((*words)[0])) return std::nullopt;
-  LockState state{(*words)[0], (*words)[1], (*words)[2]};
+  if (!words) return std::nullopt;
+  LockState state{is_mutex_ ? lock_ + kLock : (*words)[0], (*words)[1], (*words)[2]};
+  if (!plausible_pointer(state.lock)) return std::nullopt;
   if (state.count == 0) state.owner = 0;
   return state;
 }
 
 std::optional<std::uint64_t> CompileLock::owner_waited_for(pid_t tid) {
   auto before = state();
-  if (!before || futex_of(view_.runtime.pid, tid) != before->semaphore) return std::nullopt;
+  const auto futex = before ? futex_of(view_.runtime.pid, tid) : std::nullopt;
+  if (!futex) return std::nullopt;
+  const auto waits_for = is_mutex_ ? view_.memory().read<std::uint64_t>(*futex - 8) : futex;
+  if (waits_for != before->lock) return std::nullopt;
   auto after = state();
   return after == before ? before->owner : 0;
 }

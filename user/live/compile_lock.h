@@ -1,9 +1,12 @@
 // torch._dynamo.convert_frame.compile_lock: the one RLock of a process that a thread holds while it
 // compiles. Who holds it, and who waits for it.
 //
-// rlockobject of _thread, the same on CPython 3.10.13, 3.11.2, 3.11.7, 3.12.1 and 3.13.0: the lock
-// under it at 16 (a sem_t of glibc), the owner's pthread_self() at 24, how often it holds it at 32. A
-// thread that waits is in futex(2) with the address of that semaphore.
+// rlockobject of _thread: the lock under it at 16, the owner's pthread_self() at 24, how often it holds it
+// at 32. A thread that waits is in futex(2):
+// - CPython 3.10 to 3.13 (3.10.13, 3.11.2, 3.11.7, 3.12.1, 3.13.0): the lock is a pointer to a sem_t of
+//   glibc, and the futex is that semaphore.
+// - 3.14 and later (3.14.10, 3.15.2): the lock is a PyMutex, one byte; the futex is the semaphore in the
+//   waiting thread's struct wait_entry (Python/parking_lot.c), just behind the address of the mutex.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +19,7 @@
 namespace dynprof {
 
 struct LockState {
-  std::uint64_t semaphore = 0;
+  std::uint64_t lock = 0;   // address of the semaphore or mutex
   std::uint64_t owner = 0;  // pthread_self() of the thread that holds it; 0: none
   std::uint64_t count = 0;
   bool operator==(const LockState&) const = default;
@@ -26,7 +29,7 @@ class CompileLock {
  public:
   explicit CompileLock(TargetView& view);
 
-  // nullopt: there is none (torch._dynamo is not imported), or it is laid out otherwise (3.14).
+  // nullopt: there is none (torch._dynamo is not imported).
   std::optional<LockState> state();
   // Whether a thread of the target waits for it; then who held it at that moment, 0 if that is not
   // known.
@@ -34,6 +37,7 @@ class CompileLock {
 
  private:
   TargetView& view_;
+  bool is_mutex_;
   std::uint64_t lock_ = 0;
 };
 

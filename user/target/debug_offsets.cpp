@@ -1,6 +1,6 @@
 // _Py_DebugOffsets: CPython 3.13+ puts a description of itself at the start of _PyRuntime
-// (Include/internal/pycore_runtime.h in 3.13, pycore_debug_offsets.h in 3.14). It is a sequence of
-// u64; 3.14 inserted fields, so the order is told here per version.
+// (Include/internal/pycore_runtime.h in 3.13, pycore_debug_offsets.h from 3.14 on). It is a sequence of
+// u64; later versions insert fields, so the order is given here for each version.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -72,20 +72,21 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   if (version >> 32 != 0 || python < python_version(3, 13) || free_threaded > 1) {
     return error(fmt::format("_Py_DebugOffsets names version {:#x}", version));
   }
-  if (python > python_version(3, kMaxSupportedMinor)) {
+  const PythonLayout* measured = measured_layout(python);
+  if (!measured) {
     return error(
         fmt::format("_Py_DebugOffsets of Python {}.{} is not known", python >> 8, python & 0xff));
   }
-  bool later = python >= python_version(3, 14);
-  if (later && free_threaded != 0) {
+  const bool since_314 = python >= python_version(3, 14);
+  const bool since_315 = python >= python_version(3, 15);
+  if (since_314 && free_threaded != 0) {
     return error(
         fmt::format("Python {}.{} is free-threaded: its threads run copies of the bytecode, "
-                    "whose lines cannot be told",
+                    "whose lines cannot be found",
                     python >> 8, python & 0xff));
   }
 
-  PythonLayout t = *measured_layout(python_version(3, 13));
-  t.python = python;
+  PythonLayout t = *measured;
   t.free_threaded = free_threaded != 0;
 
   std::uint32_t size = in.size("_PyRuntime", kMaxStruct);
@@ -96,20 +97,23 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   t.interpreter_id = in.field("interpreter id", size, 8);
   t.interpreter_next = in.field("interpreter next", size, 8);
   t.interpreter_threads_head = in.field("threads_head", size, 8);
-  if (later) in.skip(1);  // threads_main
-  in.skip(1);             // gc
+  if (since_314) in.skip(1);  // threads_main
+  in.skip(1);                 // gc
   t.interpreter_modules = in.field("imports_modules", size, 8);
-  in.skip(7);             // sysdict, builtins, ceval_gil, gil_runtime_state and three of its
-  if (later) in.skip(2);  // code_object_generation, tlbc_generation
+  in.skip(7);                 // sysdict, builtins, ceval_gil, gil_runtime_state and three of its
+  if (since_314) in.skip(2);  // code_object_generation, tlbc_generation
 
   size = in.size("PyThreadState", 1U << 16);
   in.skip(1);  // prev
   t.tstate_next = in.field("thread next", size, 8);
   t.bpf.tstate_interp = narrow(in.field("thread interp", size, 8), in.problem, "thread interp");
   t.bpf.tstate_frame = narrow(in.field("current_frame", size, 8), in.problem, "current_frame");
+  if (since_315) in.skip(3);  // base_frame, last_profiled_frame and its number
   t.bpf.tstate_thread_id = narrow(in.field("thread_id", size, 8), in.problem, "thread_id");
   t.tstate_native_thread_id = in.field("native_thread_id", size, 8);
   in.skip(2);  // datastack_chunk, status
+  if (since_315)
+    in.skip(5);  // holds_gil, gil_requested, current_exception, exc_state; err_stackitem
 
   size = in.size("_PyInterpreterFrame", 4096);
   t.bpf.frame_previous = narrow(in.field("frame previous", size, 8), in.problem, "previous");
@@ -117,7 +121,7 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   t.bpf.frame_instr = narrow(in.field("frame instr_ptr", size, 8), in.problem, "instr_ptr");
   t.bpf.frame_localsplus = narrow(in.field("frame localsplus", size, 8), in.problem, "localsplus");
   t.bpf.frame_owner = narrow(in.field("frame owner", size, 1), in.problem, "owner");
-  if (later) in.skip(2);  // stackpointer, tlbc_index
+  if (since_314) in.skip(2);  // stackpointer, tlbc_index
 
   size = in.size("PyCodeObject", 4096);
   std::uint32_t filename = in.field("code filename", size, 8);
@@ -130,7 +134,7 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   t.code_localspluskinds = in.field("code localspluskinds", size, 8);
   t.bpf.code_instructions =
       narrow(in.field("co_code_adaptive", size, 1), in.problem, "co_code_adaptive");
-  if (later) in.skip(1);  // co_tlbc
+  if (since_314) in.skip(1);  // co_tlbc
   std::uint32_t base = firstlineno / 8 * 8;
   for (std::uint32_t field : {filename, name, qualname, linetable}) {
     if (field < base || field + 8 > base + DP_CODE_READ_BYTES) {
@@ -149,7 +153,13 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   size = in.size("PyTypeObject", 4096);
   t.type_name = in.field("tp_name", size, 8);
   in.skip(1);  // tp_repr
-  std::uint32_t tp_flags = in.field("tp_flags", size, 8);
+  t.type_flags = in.field("tp_flags", size, 8);
+  if (since_315) {
+    t.type_basicsize = in.field("tp_basicsize", size, 8);
+    t.type_dictoffset = in.field("tp_dictoffset", size, 8);
+    size = in.size("PyHeapTypeObject", 4096);
+    t.type_cached_keys = in.field("ht_cached_keys", size, 8);
+  }
   size = in.size("PyTupleObject", 4096);
   // ob_item is an array the size may or may not count; only its place is bounded.
   t.tuple_items = static_cast<std::uint32_t>(in.next());
@@ -158,7 +168,7 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   size = in.size("PyListObject", 4096);
   t.list_items = in.field("list items", size, 8);
   in.skip(1);
-  if (later) {
+  if (since_314) {
     size = in.size("PySetObject", 4096);
     t.set_used = in.field("set used", size, 8);
     t.set_table = in.field("set table", size, 8);
@@ -179,9 +189,10 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   t.unicode_state = in.field("unicode state", size, 4);
   t.unicode_length = in.field("unicode length", size, 8);
   t.unicode_ascii_data = in.size("PyASCIIObject", size);
-  t.unicode_compact_data = t.unicode_ascii_data + 16;  // utf8_length, utf8
+  t.unicode_compact_data =  // utf8_length, utf8
+      since_315 ? in.size("PyCompactUnicodeObject", size) : t.unicode_ascii_data + 16;
 
-  // Fields the struct does not tell: 3.13's, moved by what the object head has grown (the head of a
+  // Fields that the struct leaves out: those of the default build, moved by what the object head has grown (the head of a
   // free-threaded build has 32 bytes instead of 16).
   std::uint32_t grown = t.object_size - 16;
   if (t.object_size < 16 && in.problem.empty()) in.problem = "PyObject is too small";
@@ -192,17 +203,11 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
         &t.type_itemsize, &t.dict_used, &t.deque_left_block}) {
     *field += grown;
   }
-  if (!later) {
+  if (!since_314) {
     for (std::uint32_t* field : {&t.set_used, &t.set_mask, &t.set_table}) *field += grown;
   }
-  t.type_flags = tp_flags;
   // Instances of free-threaded builds are laid out by rules we could not test: leave them alone.
   t.type_cached_keys = t.free_threaded ? 0 : t.type_cached_keys;
-  if (later) {
-    t.bpf.shim_owner = 3;       // FRAME_OWNED_BY_INTERPRETER; 4 is FRAME_OWNED_BY_CSTACK
-    t.bpf.code_tag_mask = 1;    // _PyStackRef: f_executable may carry a tag
-    t.unicode_kind_shift = 16;  // `interned` became 16 bits wide
-  }
   if (!in.problem.empty()) {
     return error(fmt::format("_Py_DebugOffsets makes no sense: {}", in.problem));
   }

@@ -223,8 +223,12 @@ std::optional<ThreadStateOffset> find_tstate_offset(RemoteMemory& memory,
                   in_keys < kPthreadKeyBytes * kPthreadKeysInline;
     bool better = is_key != best_is_key ? is_key && 2 * count >= best.agree : count > best.agree;
     if (best.agree == 0 || better) {
-      best = {offset, count, asked};
+      best = {offset, 0, count, asked};
       best_is_key = is_key;
+    } else if (!best_is_key && count == best.agree) {
+      // The last two are next to the fs base, where the program's own thread-locals are.
+      if (best.other != 0) best.offset = best.other;
+      best.other = offset;
     }
   }
   if (best.agree == 0 || 2 * best.agree < asked) return std::nullopt;

@@ -61,6 +61,9 @@ inline constexpr std::int32_t kPthreadKeysInline = 32;
 // not hold the GIL. nullopt when no offset suits most threads.
 struct ThreadStateOffset {
   std::int32_t offset = 0;
+  // From 3.15 on the thread's own state is in a thread-local variable too, and threads that hold the GIL
+  // have it in both: the other one, where they cannot be told apart; 0: none.
+  std::int32_t other = 0;
   std::size_t agree = 0;  // threads that have it there
   std::size_t asked = 0;  // threads with a readable fs base
 };

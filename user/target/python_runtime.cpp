@@ -58,6 +58,7 @@ class Discoverer {
   Result<void> check(PythonRuntime& runtime, PythonDiscovery& details);
   void find_types(RemoteObjects& objects, PythonRuntime& runtime);
   bool find_modules(RemoteObjects& objects, PythonRuntime& runtime);
+  bool fit_str_state(RemoteObjects& objects, PythonRuntime& runtime);
 
   pid_t pid_;
   ProcessMemory memory_;
@@ -83,7 +84,7 @@ Result<void> Discoverer::choose_layout(const PythonImage& image, std::uint16_t p
       std::uint16_t told = static_cast<std::uint16_t>(load<std::uint64_t>(head, 8) >> 16);
       auto offsets = parse_debug_offsets(head);
       if (!offsets) {
-        if (told > python_version(3, kMaxSupportedMinor) && told < python_version(4, 0)) {
+        if (told > newest_version() && told < python_version(4, 0)) {
           return unsupported(details, told, image.path);
         }
         bool free_threaded = load<std::uint64_t>(head, 16) == 1 && told >= python_version(3, 14);
@@ -140,6 +141,18 @@ bool Discoverer::find_modules(RemoteObjects& objects, PythonRuntime& runtime) {
   return false;
 }
 
+// How wide `interned` is at the start of a str's state has changed within 3.14.
+bool Discoverer::fit_str_state(RemoteObjects& objects, PythonRuntime& runtime) {
+  if (runtime.layout.python < python_version(3, 14)) return false;
+  const std::uint32_t usual = runtime.layout.unicode_kind_shift;
+  for (std::uint32_t shift : {16U, 8U}) {
+    runtime.layout.unicode_kind_shift = shift;
+    if (find_modules(objects, runtime)) return true;
+  }
+  runtime.layout.unicode_kind_shift = usual;
+  return false;
+}
+
 void Discoverer::find_types(RemoteObjects& objects, PythonRuntime& runtime) {
   auto builtins = objects.find_module(runtime.main_interpreter, "builtins");
   auto builtin = [&](std::uint64_t& place, std::string_view name) {
@@ -188,7 +201,7 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   runtime.main_interpreter = main->address;
   runtime.interpreters = walk.interpreters;
   runtime.threads = walk.threads;
-  if (!find_modules(objects, runtime)) {
+  if (!find_modules(objects, runtime) && !fit_str_state(objects, runtime)) {
     return fail(details, PythonFault::kStarting,
                 fmt::format("the {} of process {} is still starting: it has no module sys yet",
                             version, pid_),
@@ -382,6 +395,7 @@ dp_process PythonRuntime::fill_bpf(std::uint32_t flags) const {
   dp_process process{};
   process.flags = flags | (tstate_offset ? DP_PROCESS_PYTHON : 0u);
   process.tstate_offset = tstate_offset ? tstate_offset->offset : 0;
+  process.tstate_other = tstate_offset ? tstate_offset->other : 0;
   process.main_interpreter = main_interpreter;
   process.long_type = long_type;
   process.cell_type = cell_type;

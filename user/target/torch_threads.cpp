@@ -16,28 +16,9 @@ constexpr std::size_t kMaxPhaseName = 256;
 // glibc x86-64: struct pthread.tid.
 constexpr std::uint64_t kPthreadTid = 720;
 
-// Up to 3.12 the thread state's dict maps local.key (by identity) to a _localdummy, which has the
-// dict; from 3.13 on local.localdicts maps the thread's key to the dict itself.
-struct LocalLayout {
-  std::uint16_t python;
-  std::uint32_t tstate_dict;       // PyThreadState.dict
-  std::uint32_t tstate_local_key;  // PyThreadState.threading_local_key, 0: older
-};
-constexpr LocalLayout kLayouts[] = {
-    {python_version(3, 10), 152, 0},
-    {python_version(3, 11), 128, 0},
-    {python_version(3, 12), 112, 0},
-    {python_version(3, 13), 128, 288},
-};
 constexpr std::uint32_t kLocalKey = 16;    // localobject.key
 constexpr std::uint32_t kDummyDict = 16;   // localdummyobject.localdict
-constexpr std::uint32_t kLocalDicts = 40;  // localobject.localdicts, 3.13
-
-const LocalLayout* local_layout(std::uint16_t python) {
-  for (const LocalLayout& layout : kLayouts)
-    if (layout.python == python) return &layout;
-  return nullptr;
-}
+constexpr std::uint32_t kLocalDicts = 40;  // localobject.localdicts, 3.13+
 
 std::uint64_t value_of(RemoteObjects& objects, std::uint64_t dict, std::uint64_t key) {
   auto entries = objects.dict_entries(dict);
@@ -47,18 +28,20 @@ std::uint64_t value_of(RemoteObjects& objects, std::uint64_t dict, std::uint64_t
   return 0;
 }
 
-// The dict of a threading.local in one thread; 0: the thread never used it.
+// The dict of a threading.local in one thread; 0: the thread never used it. Up to 3.12 the thread state's
+// dict maps local.key (by identity) to a _localdummy, which has the dict; from 3.13 on local.localdicts maps
+// the thread's key to the dict itself.
 std::uint64_t local_dict(RemoteObjects& objects, std::uint64_t local, std::uint64_t tstate) {
-  const LocalLayout* layout = local_layout(objects.layout().python);
-  if (!layout || local == 0 || tstate == 0) return 0;
+  const PythonLayout& t = objects.layout();
+  if (local == 0 || tstate == 0) return 0;
   RemoteMemory& memory = objects.memory();
-  if (layout->tstate_local_key) {
-    auto key = memory.read_pointer(tstate + layout->tstate_local_key);
+  if (t.tstate_local_key) {
+    auto key = memory.read_pointer(tstate + t.tstate_local_key);
     auto dicts = memory.read_pointer(local + kLocalDicts);
     return key && dicts ? value_of(objects, *dicts, *key) : 0;
   }
   auto key = memory.read_pointer(local + kLocalKey);
-  auto dict = memory.read_pointer(tstate + layout->tstate_dict);
+  auto dict = memory.read_pointer(tstate + t.tstate_dict);
   std::uint64_t dummy = key && dict ? value_of(objects, *dict, *key) : 0;
   if (!plausible_pointer(dummy)) return 0;
   auto own = memory.read_pointer(dummy + kDummyDict);
@@ -94,7 +77,6 @@ std::uint64_t entry_value(RemoteObjects& objects, const dp_dict_entry& entry) {
 
 TorchLocals find_torch_locals(RemoteObjects& objects, const PythonRuntime& runtime) {
   TorchLocals locals;
-  if (!local_layout(objects.layout().python)) return locals;
   RemoteValues values(objects, runtime);
   if (auto guards = objects.find_module(runtime.main_interpreter, "torch._guards")) {
     auto local = objects.module_get(*guards, "_TLS");

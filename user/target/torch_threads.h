@@ -1,7 +1,7 @@
 // Where torch keeps what it knows about each thread: `torch._guards._TLS.compile_context`, the compile
 // that is open, and `torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack`, the list of open phases. Both
 // are attributes of a threading.local: a dict per thread, which the kernel side then reads by address.
-// Offsets of threading.local measured on CPython 3.10.13, 3.11.2, 3.11.7, 3.12.1 and 3.13.0.
+// Offsets of threading.local measured on CPython 3.10.13, 3.11.2, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2.
 #pragma once
 
 #include <sys/types.h>
