@@ -28,6 +28,7 @@ ByteSource ByteSource::of_bytes(ByteView bytes) {
 bool ByteSource::read(std::uint64_t offset, std::span<std::uint8_t> into) const {
   if (!inside(offset, into.size())) return false;
   if (into.empty()) return true;
+  if (budget_ != nullptr && !budget_->take(into.size())) return false;
   if (!file_) {
     std::memcpy(into.data(), bytes_.data() + offset, into.size());
     return true;

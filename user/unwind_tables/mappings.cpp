@@ -103,12 +103,20 @@ std::shared_ptr<const CodeFile> CodeFiles::file_of(pid_t pid, const Mapping& map
                           std::int64_t{status.st_ctim.tv_sec},
                           std::int64_t{status.st_ctim.tv_nsec}};
   if (auto known = files_.find(identity); known != files_.end()) return known->second;
+  if (auto known = cut_.find({pid, identity}); known != cut_.end()) return known->second;
   auto opened = open_mapped_file(pid, mapping);
   Result<ByteSource> source =
       opened ? ByteSource::of_file(*std::move(opened)) : Result<ByteSource>(opened.error());
+  auto reading = accounts_.begin(pid);
+  if (source) source->pay_from(&reading.budget());
   auto file = std::make_shared<CodeFile>(
       examine(source, fmt::format("{:x}:{}:{}:{}", status.st_dev, status.st_ino, status.st_size,
                                   status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec)));
+  if (reading.budget().refused()) {
+    if (cut_.size() >= kMaxFiles) cut_.clear();
+    cut_.emplace(std::pair(pid, identity), file);
+    return file;
+  }
   if (files_.size() >= kMaxFiles) files_.clear();
   files_.emplace(identity, file);
   return file;
