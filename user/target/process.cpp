@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "user/target/awaiting_target.h"
 #include "user/target/safe_open.h"
 
 namespace dynprof {
@@ -227,6 +228,7 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
     return errno_error(fmt::format("cannot open /proc/{}/maps", pid),
                        "run as root (sudo), or give it CAP_SYS_PTRACE");
   }
+  const AwaitingTarget awaiting(pid);
   std::vector<Mapping> mappings;
   std::string buffer(20'000, '\0');
   errno = 0;

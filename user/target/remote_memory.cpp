@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "user/target/awaiting_target.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -46,6 +47,7 @@ std::optional<std::string> RemoteMemory::read_c_string(std::uint64_t address, st
 ProcessMemory::ProcessMemory(pid_t pid, Way way) : pid_(pid), way_(way) {}
 
 void ProcessMemory::read_many(std::span<RemoteRange> ranges) {
+  const AwaitingTarget awaiting(pid_);
   for (RemoteRange& range : ranges) range.done = 0;
   if (way_ == Way::kFile) {
     read_by_file(ranges);

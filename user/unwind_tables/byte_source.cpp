@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "user/target/awaiting_target.h"
+
 namespace dynprof {
 
 Result<ByteSource> ByteSource::of_file(UniqueFd file) {
@@ -33,6 +35,7 @@ bool ByteSource::read(std::uint64_t offset, std::span<std::uint8_t> into) const 
     std::memcpy(into.data(), bytes_.data() + offset, into.size());
     return true;
   }
+  const AwaitingTarget awaiting(0);
   std::size_t done = 0;
   while (done < into.size()) {
     const ssize_t got = ::pread(file_.get(), into.data() + done, into.size() - done,
