@@ -13,6 +13,7 @@
 
 #include "user/target/awaiting_target.h"
 #include "user/target/safe_open.h"
+#include "user/target/served_files.h"
 
 namespace dynprof {
 namespace {
@@ -249,11 +250,12 @@ Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping) {
   // map_files names the inode itself, so it works for deleted and replaced files; it wants
   // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. The path below /proc/PID/root may be another file by
   // now, so inode and device are compared.
-  auto mapped =
-      open_proc_link(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end));
-  if (mapped) return mapped;
+  auto mapped = open_proc_link(
+      fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end), pid);
+  // Even looking up the path could wait for who serves it.
+  if (mapped || mapped.error().errno_value == kServedByOther) return mapped;
   const UniqueFd root = open_root_of(pid);
-  auto named = open_below(root.get(), mapping.path);
+  auto named = open_below(root.get(), mapping.path, pid);
   if (!named) {
     Error failure = std::move(named).error();
     failure.what = fmt::format("{} of process {} {}", mapping.path, pid, failure.what);
