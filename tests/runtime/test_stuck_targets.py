@@ -1,9 +1,11 @@
-"""Targets that let a read of a file never return, which they serve themselves (FUSE). The others are recorded as if these were not there, and the profiler ends in time."""
+"""Targets that let a read of theirs never return: of memory (userfaultfd), or of a file that they serve themselves
+(FUSE). The others are recorded as if these were not there, and the profiler ends in time."""
 
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -30,18 +32,53 @@ spin(ctypes.c_long(1 << 62))
 """
 
 
+def readers():
+    """Processes of ours that read the memory of targets."""
+    found = []
+    for comm in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if comm.read_text() == "dynprof-reader\n":
+                found.append(int(comm.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def start(spawn, argv):
+    try:
+        return spawn(argv)
+    except Exception:
+        if subprocess.run(argv, stdout=subprocess.DEVNULL, timeout=10, check=False).returncode == 77:
+            pytest.skip("userfaultfd may not be used here")
+        raise
+
+
 def record(dynprof, tmp_path, *targets):
+    before = set(readers())
     began = time.monotonic()
     pids = ",".join(str(target.pid) for target in targets)
     done = dynprof.run("--pid", pids, "-F", "199", "-d", "3", "-o", tmp_path / "out")
     assert done.rc == 0, done
     assert time.monotonic() - began < 60, done
     assert all(target.alive() for target in targets)
+    assert set(readers()) <= before
     return done, samples.Dump(tmp_path / "out" / "recording.dynprof")
 
 
 def native_names(dump, pid):
     return {frame.name for sample in dump.of_pid(pid) for frame in dump.whole_stack(sample.stack)}
+
+
+def test_memory_that_does_not_come(dynprof, spawn, tmp_path, venv_python):
+    stuck = start(spawn, [venv_python, PROGRAMS / "stuck_names.py"])
+    other = spawn([venv_python, "-c", ORDINARY])
+    done, dump = record(dynprof, tmp_path, stuck, other)
+    assert done.err.count(f"reading the memory of process {stuck.pid} did not return") == 1, done
+    assert f"memory of process {other.pid}" not in done.err
+    assert "ordinary" in dump.functions(other.pid)
+    assert dump.of_pid(stuck.pid)
+    assert dump.counter("memory_stuck") == 1
+    assert "processes whose memory was read no longer" in report_of(dynprof, tmp_path)
 
 
 def report_of(dynprof, tmp_path):

@@ -17,6 +17,7 @@
 #include "user/collector/stuck_watch.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/descriptor_limit.h"
+#include "user/target/reading_process.h"
 
 namespace dynprof {
 namespace {
@@ -142,6 +143,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   std::optional<StuckWatch> watch(std::in_place, [&](const std::string& sentence) {
     end_stuck(sentence, stuck_output.load());
   });
+  ReadingProcess::of_program().prepare();
   auto session = Session::prepare(session_options, hooks);
   if (!session) return fail(session.error());
   auto directory = OutputDirectory::create(
@@ -161,6 +163,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   if (launched && recorded->reason == "interrupted") launched->terminate();
   session->reset();  // BPF programs and maps are gone before the outputs are made
   watch.reset();
+  ReadingProcess::of_program().end();
   StopSignals::end_at_once(true);
 
   terminal.line(fmt::format(

@@ -144,6 +144,7 @@ std::string read_comm(pid_t pid, pid_t tid) {
 }
 
 std::string read_arguments(pid_t pid) {
+  // They lie in the target's memory, but the kernel waits for no page of them (Linux 4.17).
   auto text = read_file(fmt::format("/proc/{}/cmdline", pid), 4096);
   if (!text) return {};
   while (!text->empty() && text->back() == '\0') text->pop_back();
