@@ -28,7 +28,6 @@ mirror() {
 }
 
 unpack() {
-  local packages=("${versions[@]/#/python}")
   mkdir -p "${folder}"/apt/{state/lists/partial,cache/archives/partial} "${folder}/root"
   : >"${folder}/apt/status"
   printf 'deb %s sid main\n' "$1" >"${folder}/apt/sources.list"
@@ -50,11 +49,8 @@ RUNNER
 }
 
 versions=("$@")
-missing=0
-for version in "${versions[@]}"; do
-  [[ -x ${folder}/bin/python${version} ]] || missing=1
-done
-[[ ${missing} -eq 1 ]] || exit 0
+packages=("${versions[@]/#/python}" libstdc++6)  # libraries of the tests are in C++
+[[ $(cat "${folder}/packages" 2>/dev/null) != "${packages[*]}" ]] || exit 0
 [[ $(id -u) -eq 0 ]] || give_up "only root can run them"
 command -v apt-get dpkg-deb unshare >/dev/null || give_up "this is no Debian"
 source=$(mirror) || give_up "no Debian mirror in apt's sources"
@@ -66,3 +62,4 @@ for version in "${versions[@]}"; do
   write_runner "${version}"
   "${folder}/bin/python${version}" -c 'import ssl' || give_up "it does not run here"
 done
+printf '%s\n' "${packages[*]}" >"${folder}/packages"
