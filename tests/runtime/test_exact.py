@@ -66,7 +66,7 @@ def changed_code(pid):
                 continue
             begin, end, offset = (int(text, 16) for text in found.group(1, 2, 3))
             memory.seek(begin)
-            with open(found[4], "rb") as file:
+            with open(f"/proc/{pid}/root{found[4]}", "rb") as file:
                 file.seek(offset)
                 if memory.read(end - begin) != file.read(end - begin):
                     changed.add(name if name == PROBED else "clock")
