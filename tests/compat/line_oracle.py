@@ -311,7 +311,8 @@ def run_traced(code, name):
     finally:
         sys.settrace(None)
     # Not begun: f_lasti is -1 on 3.10, the unit of RETURN_GENERATOR later.
-    note(names["generator"](1).gi_frame)
+    generator = names["generator"](1)  # held: 3.15 takes the line from a frame whose generator is gone
+    note(generator.gi_frame)
     coroutine = names["waits"](1)
     note(coroutine.cr_frame)
     coroutine.close()
