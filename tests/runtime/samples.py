@@ -123,6 +123,18 @@ class Dump:
     def counter(self, name):
         return self.trailer["counters"].get(name, 0)
 
+    def off_cpu_around_us(self, tid, time_ns):
+        """How long a thread was off the CPU next to its edge at this time. Torch reads its clock a moment
+        before or after its probe, and a busy machine may run something else in between: an error that is
+        not ours, of 10 ms at most on either side."""
+        edges = [edge for edge in self.edges if edge.tid == tid and edge.cpu_ns]
+        at = bisect_left(edges, time_ns, key=lambda edge: edge.time_ns)
+        total = 0
+        for one, next_ in zip(edges[max(at - 1, 0) : at + 2], edges[max(at, 1) : at + 2]):
+            off = (next_.time_ns - one.time_ns) - (next_.cpu_ns - one.cpu_ns)
+            total += min(max(off, 0), 10_000_000)
+        return total / 1e3
+
     def of_pid(self, pid):
         return [sample for sample in self.samples if sample.pid == pid]
 
