@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 RESULTS = BUILD / "check"
 VENV = ROOT / ".venv"
-STEP_TIMEOUT_S = 2400  # the runtime tests take most of it
+STEP_TIMEOUT_S = 3600  # the runtime tests take most of it
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
 SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
