@@ -164,8 +164,7 @@ class OurUnwinder {
 
   pid_t pid_;
   mutable ProcessMemory memory_;
-  ReadAccounts accounts_{kWideReadLimits};
-  CodeFiles files_{accounts_};
+  CodeFiles files_;
   CodeMappings mappings_;
   std::map<std::string, UnwindTable> tables_;
   user_regs_struct at_{};

@@ -148,8 +148,7 @@ int run(std::string_view mode, const std::string& cache_directory, std::string_v
 }
 
 int print_maps(pid_t pid) {
-  ReadAccounts accounts(kWideReadLimits);
-  CodeFiles files(accounts);
+  CodeFiles files;
   const auto all = files.read(pid);
   if (!all) {
     fmt::print(stderr, "unwind_dump: {}\n", all.error().what);

@@ -134,8 +134,7 @@ class Walker {
     return at.ip != 0;
   }
 
-  ReadAccounts accounts_{kWideReadLimits};
-  CodeFiles files_{accounts_};
+  CodeFiles files_;
   CodeMappings mappings_;
   std::map<std::string, UnwindTable> tables_;
   ProcessMemory memory_{::getpid()};
@@ -241,8 +240,7 @@ const CodeMapping* mapping_at(const CodeMappings& all, const void* address) {
 }
 
 TEST(UnwindMappings, BiasIsTheLoadersOwn) {
-  ReadAccounts accounts(kWideReadLimits);
-  CodeFiles files(accounts);
+  CodeFiles files;
   const auto all = files.read(::getpid());
   ASSERT_TRUE(all);
   Dl_info found{};
@@ -296,8 +294,7 @@ TEST_F(MappedFile, WithoutBuildIdOrContent) {
   ASSERT_EQ(::ftruncate(fd_.get(), 4096), 0);
   void* at = map(4096, 0);
   ASSERT_NE(at, MAP_FAILED);
-  ReadAccounts accounts(kWideReadLimits);
-  const auto all = CodeFiles(accounts).read(::getpid());
+  const auto all = CodeFiles().read(::getpid());
   const CodeMapping* code = mapping_at(*all, at);
   ASSERT_NE(code, nullptr);
   EXPECT_EQ(code->file->problem, "is not an ELF file");
@@ -311,8 +308,7 @@ TEST_F(MappedFile, DeletedAndReplaced) {
   ::unlink(path_);
   UniqueFd other(::open(path_, O_CREAT | O_EXCL | O_WRONLY, 0600));
   ASSERT_TRUE(other);
-  ReadAccounts accounts(kWideReadLimits);
-  const auto all = CodeFiles(accounts).read(::getpid());
+  const auto all = CodeFiles().read(::getpid());
   const CodeMapping* code = mapping_at(*all, at);
   ASSERT_NE(code, nullptr);
   EXPECT_TRUE(code->mapping.deleted);
@@ -337,8 +333,7 @@ TEST_F(MappedFile, TenThousandAreTheMost) {
                      fd_.get(), 0),
               MAP_FAILED);
   }
-  ReadAccounts accounts(kWideReadLimits);
-  const auto all = CodeFiles(accounts).read(::getpid());
+  const auto all = CodeFiles().read(::getpid());
   ASSERT_TRUE(all);
   EXPECT_EQ(all->mappings.size(), kMaxCodeMappings);
   EXPECT_GE(all->left_out, 50u);
@@ -355,8 +350,7 @@ TableRequest request_of(std::uint64_t id, Bytes image) {
 
 TEST(UnwindPool, EveryRequestIsAnswered) {
   const Bytes good = fake_elf::make(fake_elf::file_of({{fake_elf::kCodeAddress, 0x100, {}, 0}}));
-  ReadAccounts accounts(kWideReadLimits);
-  TablePool pool(2, nullptr, accounts);
+  TablePool pool(2, nullptr);
   EXPECT_EQ(pool.pending(), 0u);
   EXPECT_FALSE(pool.wait(std::chrono::milliseconds(60'000))) << "nothing is under way";
   for (std::uint64_t id = 0; id < 100; ++id) {
@@ -373,8 +367,7 @@ TEST(UnwindPool, EveryRequestIsAnswered) {
 }
 
 TEST(UnwindPool, TheDescriptorSaysWhenThereIsSomething) {
-  ReadAccounts accounts(kWideReadLimits);
-  TablePool pool(1, nullptr, accounts);
+  TablePool pool(1, nullptr);
   pollfd ready{pool.ready_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
   TableRequest request;
@@ -392,8 +385,7 @@ TEST(UnwindPool, TheDescriptorSaysWhenThereIsSomething) {
 }
 
 TEST(UnwindPool, RequestsAreBounded) {
-  ReadAccounts accounts(kWideReadLimits);
-  TablePool pool(1, nullptr, accounts);
+  TablePool pool(1, nullptr);
   std::size_t taken = 0;
   for (std::size_t i = 0; i < TablePool::kMaxRequests + 10; ++i) {
     TableRequest request = request_of(i, {1});
@@ -411,8 +403,7 @@ TEST(UnwindPool, RequestsAreBounded) {
 
 TEST(UnwindPool, ItEndsWithWorkLeft) {
   for (int round = 0; round < 20; ++round) {
-    ReadAccounts accounts(kWideReadLimits);
-    TablePool pool(2, nullptr, accounts);
+    TablePool pool(2, nullptr);
     for (std::uint64_t id = 0; id < 50; ++id) {
       TableRequest request;
       request.id = id;

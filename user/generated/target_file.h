@@ -34,7 +34,6 @@ class TargetFiles {
  private:
   Result<UniqueFd> open(const std::string& path);
 
-  pid_t pid_;
   UniqueFd root_;
   std::optional<TargetRights> rights_;
 };

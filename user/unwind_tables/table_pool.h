@@ -17,7 +17,6 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
-#include "user/target/read_accounts.h"
 #include "user/unwind_tables/table_cache.h"
 #include "user/unwind_tables/unwind_table.h"
 
@@ -31,7 +30,6 @@ struct TableRequest {
   // Where a separate debug file is looked for; an invalid root: nowhere.
   UniqueFd root;
   std::string path;
-  pid_t pid = 0;  // of the process that maps it: it pays
 };
 
 struct TableResult {
@@ -39,7 +37,6 @@ struct TableResult {
   Result<UnwindTable> table;
   std::chrono::nanoseconds took{0};
   std::string cache_problem;  // why nothing was stored, or ""
-  bool cut = false;           // its process had nothing left for it
 };
 
 class TablePool {
@@ -48,8 +45,8 @@ class TablePool {
   // Tables not yet taken: at this size threads stop until some are taken.
   static constexpr std::size_t kMaxWaitingBytes = std::size_t{96} << 20;
 
-  // The cache may be null; it and the accounts must outlive the pool. At most 8 threads.
-  TablePool(unsigned threads, TableCache* cache, ReadAccounts& accounts);
+  // The cache may be null and must outlive the pool. At most 8 threads.
+  TablePool(unsigned threads, TableCache* cache);
   ~TablePool();
   TablePool(const TablePool&) = delete;
   TablePool& operator=(const TablePool&) = delete;
@@ -72,7 +69,6 @@ class TablePool {
   std::optional<TableResult> take_locked();
 
   TableCache* cache_;
-  ReadAccounts& accounts_;
   UniqueFd ready_;
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;
