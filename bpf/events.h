@@ -20,7 +20,7 @@
 /* "This interpreter has no such field." */
 #define DP_NO_OFFSET 0xffff
 
-/* Where one CPython version keeps what the walker needs; bytes, measured by offsetof on 3.10-3.13
+/* Where one CPython version keeps what the walker needs; bytes, measured by offsetof on 3.10-3.15
  * and read from _Py_DebugOffsets later. Frame fields are relative to frame_base, code fields to
  * code_base: each object is fetched with a single read. */
 struct dp_python_layout {

@@ -13,7 +13,7 @@ struct {
   __type(value, struct dp_torch_thread);
 } torch_threads SEC(".maps");
 
-/* PyDictObject.ma_keys, PyListObject.ob_item, PyASCIIObject.hash: 3.10-3.13. */
+/* PyDictObject.ma_keys, PyListObject.ob_item, PyASCIIObject.hash: 3.10-3.15. */
 #define DP_DICT_KEYS 32
 #define DP_LIST_ITEMS 24
 #define DP_STR_HASH 24

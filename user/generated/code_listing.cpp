@@ -167,7 +167,7 @@ std::optional<CodeText> read_code_text(PythonObjects& python, std::uint64_t addr
   body.line_table = found.code.line_table;
   body.bytecode = read_bytecode(python, address);
   body.constants = read_constants(python, address + t.code_consts);
-  body.names = read_names(python, address + t.code_consts + 8);  // co_names, 3.10-3.13
+  body.names = read_names(python, address + t.code_consts + 8);  // co_names, 3.10-3.15
   for (const LocalName& local :
        python.codes().read_locals(address).value_or(std::vector<LocalName>())) {
     if (t.minor() == 10 && local.kind == LocalName::kLocal) ++body.variables;

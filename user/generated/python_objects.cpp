@@ -8,7 +8,7 @@
 namespace dynprof {
 namespace {
 
-// Where these fields lie in CPython 3.10-3.13, in bytes behind the object's head: PyMethodObject is
+// Where these fields lie in CPython 3.10-3.15, in bytes behind the object's head: PyMethodObject is
 // im_func, im_self; PyCFunctionObject m_ml, m_self; partialobject fn, args, kw; PyWeakReference
 // wr_object.
 constexpr std::uint32_t kMethodFunction = 0;

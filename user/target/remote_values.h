@@ -1,5 +1,5 @@
 // Values of another process's Python objects: numbers, containers, attributes of instances however
-// CPython 3.10-3.13 lays them out. On top of RemoteObjects, which trusts its caller to know what an
+// CPython 3.10-3.15 lays them out. On top of RemoteObjects, which trusts its caller to know what an
 // object is; here the type is asked each time, by its flags or its name.
 //
 // The target runs on. A container is read between two equal looks at its head, and twice where the
