@@ -1,8 +1,13 @@
 /* Threads that wait for each other as fast as they can: ping_pong THREADS. Pairs of them send a byte to
  * and fro through two pipes, each time from another depth of the stack, so that there are many waits and
- * many different stacks. Prints "ready <pid>" and goes on until stdin ends. */
+ * many different stacks. Prints "ready <pid>" and goes on until stdin ends.
+ *
+ * All on one CPU: where they use every CPU and sched_autogroup_enabled is 1, Linux 6.18 was seen to run
+ * nothing else, not even its own threads, for up to a minute ("workqueue lockup" in its log), with or
+ * without a recorder. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,6 +40,10 @@ static void* play(void* argument) {
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  if (sched_setaffinity(0, sizeof one, &one)) return 1;
   const int threads = atoi(argv[1]);
   struct end* ends = calloc((size_t)threads + 2, sizeof *ends);
   for (int i = 0; i < threads; i += 2) {
