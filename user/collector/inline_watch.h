@@ -34,8 +34,10 @@ class InlineWatch {
   // Arms or disarms as wanted() since `time_ns`, after prepare() where that is still to be done.
   Result<void> update(pid_t tid, const dp_torch_layout& torch, KernelSide& kernel,
                       std::uint64_t time_ns);
-  // When they were armed or disarmed last.
-  WatchArmer::State state() const { return armer_ ? armer_->state(tid_) : WatchArmer::State(); }
+  // Were the watchpoints not armed yet at that moment? False where there are none, or it is too long ago.
+  bool late(std::uint64_t time_ns) const {
+    return armer_ && !armer_->armed_at(tid_, time_ns).value_or(true);
+  }
   // No more: too many calls, or the recording ends.
   void close();
 

@@ -181,9 +181,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
   else
     phase_ends(process, event, name, edge, thread);
   update_inlined(process, tid, thread, edge.time_ns);
-  const WatchArmer::State state = thread.inlined.state();
-  if (!traced && thread.inlined.tracing() && state.armed && state.armed_ns > edge.time_ns)
-    armed_late_++;
+  if (!traced && thread.inlined.tracing() && thread.inlined.late(edge.time_ns)) armed_late_++;
 }
 
 void TorchWatch::phase_begins(const WatchedProcess& process, const dp_phase_event& event,

@@ -56,7 +56,9 @@ int WatchArmer::on_request(void* self, void* data, std::size_t size) {
 
 void WatchArmer::add(pid_t tid, std::function<void(bool)> arm) {
   std::lock_guard lock(mutex_);
-  entries_[tid] = {std::move(arm), {}, 0};
+  Entry entry;
+  entry.arm = std::move(arm);
+  entries_.insert_or_assign(tid, std::move(entry));
 }
 
 void WatchArmer::remove(pid_t tid) {
@@ -70,15 +72,21 @@ void WatchArmer::set(pid_t tid, bool armed, std::uint64_t time_ns) {
   if (at == entries_.end() || time_ns < at->second.asked_ns) return;
   Entry& entry = at->second;
   entry.asked_ns = time_ns;
-  if (entry.state.armed == armed) return;
+  if (entry.changes.back().armed == armed) return;
   entry.arm(armed);
-  entry.state = {armed, monotonic_ns()};
+  entry.changes.push_back({armed, monotonic_ns()});
+  if (entry.changes.size() > kChangesKept) entry.changes.pop_front();
 }
 
-WatchArmer::State WatchArmer::state(pid_t tid) const {
+std::optional<bool> WatchArmer::armed_at(pid_t tid, std::uint64_t time_ns) const {
   std::lock_guard lock(mutex_);
   auto at = entries_.find(tid);
-  return at == entries_.end() ? State() : at->second.state;
+  if (at == entries_.end()) return false;
+  const std::deque<Change>& changes = at->second.changes;
+  for (auto change = changes.rbegin(); change != changes.rend(); ++change) {
+    if (change->time_ns <= time_ns) return change->armed;
+  }
+  return std::nullopt;
 }
 
 }  // namespace dynprof

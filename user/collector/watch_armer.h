@@ -7,10 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "bpf/events.h"
@@ -35,20 +37,22 @@ class WatchArmer {
   // At a moment of CLOCK_MONOTONIC at which the thread began to compile, or was done with tracing. What
   // is older than the last one is not done.
   void set(pid_t tid, bool armed, std::uint64_t time_ns);
-  struct State {
-    bool armed = false;
-    std::uint64_t armed_ns = 0;  // when that was done
-  };
-  State state(pid_t tid) const;
+  // Were they armed at that moment of CLOCK_MONOTONIC? Nothing: it is longer ago than what is kept.
+  std::optional<bool> armed_at(pid_t tid, std::uint64_t time_ns) const;
 
  private:
   explicit WatchArmer(UniqueFd stop) : stop_(std::move(stop)) {}
   void run();
   static int on_request(void* self, void* data, std::size_t size);
 
+  struct Change {
+    bool armed = false;
+    std::uint64_t time_ns = 0;  // when it was done
+  };
+  static constexpr std::size_t kChangesKept = 256;
   struct Entry {
     std::function<void(bool)> arm;
-    State state;
+    std::deque<Change> changes = {Change()};  // the newest last, never empty
     std::uint64_t asked_ns = 0;
   };
   struct RingDeleter {
