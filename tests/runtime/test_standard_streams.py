@@ -116,7 +116,12 @@ def test_looks_at_a_process_without_stdout(spawn, verb):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_that_end_a_recording_in_good_order(dynprof, spawn, tmp_path, number):
     target = spawn([sys.executable, "-c", BUSY])
-    run = dynprof.start("record", "-F", "499", "-p", target.pid, "-o", tmp_path / "out")
+    # Tests that run under nohup themselves would hand on that SIGHUP is ignored.
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        run = dynprof.start("record", "-F", "499", "-p", target.pid, "-o", tmp_path / "out")
+    finally:
+        signal.signal(number, before)
     run.wait_for_err("Sampling")
     time.sleep(1.5)
     run.signal(number)
