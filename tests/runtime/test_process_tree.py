@@ -129,7 +129,6 @@ def test_compile_workers(venv_python, dynprof, tmp_path):
     found = children(ledger)
     rows = {row["trace_id"]: row for row in ledger["compiles"]}
     assert [work["trace_id"] for work in truth["work"]] == ["0/0", "1/0", None]
-    more = []
     for work in truth["work"]:
         child = found[work["child"]]
         assert child["trace_id"] == work["trace_id"], child
@@ -140,13 +139,10 @@ def test_compile_workers(venv_python, dynprof, tmp_path):
         shares = {share["pid"]: share["cpu_s"] for share in row["compile_workers"]}
         allowed = max(0.05 * work["worker_cpu_s"], 0.030)
         assert abs(shares[work["worker"]] - work["worker_cpu_s"]) <= allowed, (shares, work)
-        assert child["cpu_s"] >= work["child_cpu_s"] - 0.030, (child, work)
-        if child["cpu_s"] > work["child_cpu_s"] + 0.030:
-            more.append((child, work))
+        assert abs(child["cpu_s"] - work["child_cpu_s"]) <= 0.030, (child, work)
         # The first also has what the pool's own process still does to begin with.
         everything = sum(shares.values()) + sum(each["cpu_s"] for each in row["children"])
         assert row["children_cpu_s"] == pytest.approx(everything, abs=1e-4)
-    assert len(more) <= 1, more  # as assert_same_cpu says
 
 
 def test_compiles_in_two_threads(venv_python, dynprof, tmp_path):

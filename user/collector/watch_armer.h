@@ -37,7 +37,8 @@ class WatchArmer {
   // At a moment of CLOCK_MONOTONIC at which the thread began to compile, or was done with tracing. What
   // is older than the last one is not done.
   void set(pid_t tid, bool armed, std::uint64_t time_ns);
-  // Were they armed at that moment of CLOCK_MONOTONIC? Nothing: it is longer ago than what is kept.
+  // Were they armed at that moment of CLOCK_MONOTONIC? An event is read later than it happens, when they
+  // may be disarmed again. False for threads that are not added; nothing where it is too long ago.
   std::optional<bool> armed_at(pid_t tid, std::uint64_t time_ns) const;
 
  private:
