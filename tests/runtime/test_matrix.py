@@ -24,6 +24,8 @@ NO_LOSS = {
     "call_beginning",
     "switch_untold",
 }
+# Inlined calls that Dynamo traced before the watchpoint of their thread was armed: up to the scheduler.
+LATE = {"inline_late"}
 # Stacks that end where a frame's memory was not there to be read: the sample is, and T knows its compile.
 CUT = ("frame_fault", "code_fault")
 
@@ -318,7 +320,7 @@ def test_thread_locals_and_frames_agree(run):
 def test_nothing_is_lost(run):
     lost = {name: count for name, count in run.ledger["lost"].items() if count}
     native = {name: count for name, count in lost.items() if name.startswith("native_")}
-    assert set(lost) - set(native) <= NO_LOSS | set(CUT) | {"unmerged"}, lost
+    assert set(lost) - set(native) <= NO_LOSS | LATE | set(CUT) | {"unmerged"}, lost
     # The C++ compiler recurses deeper than we go, and its short children end before their tables are read.
     assert sum(native.values()) <= 0.05 * run.ledger["samples"], native
     assert lost.get("unmerged", 0) <= 0.001 * run.ledger["samples"]
