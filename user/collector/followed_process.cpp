@@ -321,7 +321,8 @@ void FollowedProcess::on_phase(const dp_phase_event& event, RecordingWriter& wri
   if (seen.edge == DP_PHASE_END) facts_.compiled(event.header.time_ns);
   compile_goes_on();
   look_for_more(monotonic_ns(), kernel);
-  if (auto process = watched(writer, kernel)) watch_.on_phase(*process, seen, name);
+  auto process = watched(writer, kernel);
+  if (process && watch_.on_phase(*process, seen, name)) facts_.compile_ended(event.header.time_ns);
 }
 
 void FollowedProcess::on_inline(const dp_inline_event& event, RecordingWriter& writer,

@@ -2,8 +2,8 @@
 // its own in a slot of the maps `unwind_tables` and `native_spaces` (bpf/unwind.bpf.h), written through a
 // mapping of its memory.
 //
-// Putting an array into a slot waits for every CPU (8 to 20 ms on a machine of two): so tables go in by
-// the batch, and for spaces there are arrays in place, which are written anew for each process.
+// Putting an array into a slot waits for every CPU (8 to 20 ms on a machine of two): so many go in at
+// once, and for spaces there are arrays in place, which are written anew for each process.
 #pragma once
 
 #include <cstddef>

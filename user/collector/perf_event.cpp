@@ -10,11 +10,22 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <thread>
+
+#include "user/preflight/capabilities.h"
 
 namespace dynprof {
 namespace {
 
 constexpr int kMaxCpus = 65536;
+
+// Upstream kernels know up to 2; with Debian's and Ubuntu's patch 3 and 4 want CAP_SYS_ADMIN, which the
+// message of a program without it is to say.
+bool paranoid_above_upstream() {
+  int level = 0;
+  std::ifstream("/proc/sys/kernel/perf_event_paranoid") >> level;
+  return level > 2;
+}
 
 const char* name_of(SamplingEvent event) {
   return event == SamplingEvent::kCycles ? "cycles" : "cpu-clock";
@@ -80,12 +91,26 @@ Result<UniqueFd> open_sampling_event(SamplingEvent event, std::uint32_t frequenc
   UniqueFd fd(static_cast<int>(
       syscall(SYS_perf_event_open, &attributes, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
   if (fd) return fd;
+  const int problem = errno;
   std::string hint;
-  if (errno == ENOENT || errno == EOPNOTSUPP)
+  if (problem == ENOENT || problem == EOPNOTSUPP)
     hint = "this machine has no such counter: use -e cpu-clock";
-  else if (errno == EACCES || errno == EPERM)
-    hint = "run it with sudo, or grant CAP_PERFMON";
+  else if (problem == EACCES || problem == EPERM)
+    hint = paranoid_above_upstream() ? "sudo sysctl kernel.perf_event_paranoid=2"
+                                     : "run it with sudo, or grant CAP_PERFMON";
+  errno = problem;
   return errno_error(fmt::format("cannot open the {} event on CPU {}", name_of(event), cpu), hint);
+}
+
+bool perf_events_need_admin() {
+  bool refused = false;
+  std::thread([&refused] {
+    drop_capabilities(false);  // of this thread
+    auto event = open_sampling_event(SamplingEvent::kCpuClock, 1, online_cpus().front());
+    const int problem = event ? 0 : event.error().errno_value;
+    refused = problem == EACCES || problem == EPERM;
+  }).join();
+  return refused;
 }
 
 Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t frequency_hz) {

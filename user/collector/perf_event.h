@@ -35,6 +35,10 @@ std::vector<int> parse_cpu_list(std::string_view text);
 // Those on line; CPU 0 where the kernel does not say.
 std::vector<int> online_cpus();
 
+// Whether this kernel asks for CAP_SYS_ADMIN at every perf event, as Debian's do above
+// kernel.perf_event_paranoid=2. Found by trying without it, in a thread of its own.
+bool perf_events_need_admin();
+
 // ENODEV: that CPU is not on line.
 Result<UniqueFd> open_sampling_event(SamplingEvent event, std::uint32_t frequency_hz, int cpu);
 // One per CPU that is on line.

@@ -114,6 +114,8 @@ class LiveSession final : public Session {
     attach_off_cpu();
     TRY(sampling_.begin(std::move(events_.cpus)));
     look_for_gpus(monotonic_ns(), start_ns_ + kFirstLooksNs);
+    watchpoints_need_admin_ =
+        options_.watchpoints && !options_.passive && perf_events_need_admin();
     drop_what_is_not_needed();
     sampling_since_ns_ = monotonic_ns();
     return {};
@@ -256,7 +258,7 @@ class LiveSession final : public Session {
   }
 
   // Setting a uprobe takes CAP_SYS_ADMIN: kept until torch's libraries are there to be probed, with
-  // --all to the end.
+  // --all to the end. Some kernels want it for each watchpoint too; a thread gets those when it compiles.
   void drop_what_is_not_needed() {
     if (dropped_all_) return;
     dropped_all_ = options_.passive ||
@@ -266,7 +268,7 @@ class LiveSession final : public Session {
                       return at == processes_.end() ||
                              (at->second.probes_settled() && gpu_->probes_settled(pid));
                     }));
-    drop_capabilities(!dropped_all_);
+    drop_capabilities(!dropped_all_ || watchpoints_need_admin_);
   }
 
   void note(const std::string& sentence) {
@@ -555,6 +557,7 @@ class LiveSession final : public Session {
   StopRules stop_;
   bool awaited_exec_;
   bool dropped_all_ = false;
+  bool watchpoints_need_admin_ = false;
   std::unique_ptr<KernelSide> kernel_;
   std::unique_ptr<NativeSpaces> native_unwind_;  // writes maps of kernel_
   std::unique_ptr<OffCpu> off_cpu_;

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,6 +19,9 @@ namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kHistoryNs = kSecondNs;
+constexpr std::uint64_t kShareOfTime = 10;  // a tenth, for reading it after compiles
+// torch 2.6 to 2.15 notes a compile just after its outermost phase.
+constexpr std::uint64_t kUntilNotedNs = kSecondNs / 200;
 constexpr std::uint64_t kQuietNs = kSecondNs / 5;
 constexpr std::uint64_t kGeneratedNs = 5 * kSecondNs;
 constexpr std::chrono::milliseconds kReadAtMost{1000};
@@ -33,6 +37,12 @@ std::string to_text(const nlohmann::ordered_json& json) {
 void TorchFacts::compiled(std::uint64_t now_ns) {
   history_is_old_ = generated_is_old_ = true;
   last_compile_ns_ = now_ns;
+}
+
+void TorchFacts::compile_ended(std::uint64_t now_ns) {
+  compiled(now_ns);
+  next_history_ns_ =
+      std::max(std::min(next_history_ns_, soonest_history_ns_), now_ns + kUntilNotedNs);
 }
 
 void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
@@ -73,8 +83,11 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
                                      bool history, bool generated, bool at_end) {
   Reading reading;
   if (history) {
+    const std::uint64_t began = monotonic_ns();
     if (auto found = read_compile_history(objects, python))
       reading.history = to_text(to_json(*found));
+    reading.history_read_ns = monotonic_ns();
+    reading.history_took_ns = reading.history_read_ns - began;
   }
   if (generated) {
     GeneratedLimits limits;
@@ -86,6 +99,8 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
 }
 
 void TorchFacts::take(Reading reading) {
+  if (reading.history_read_ns != 0)
+    soonest_history_ns_ = reading.history_read_ns + kShareOfTime * reading.history_took_ns;
   if (!reading.history.empty()) history_ = std::move(reading.history);
   if (!reading.generated) return;
   GeneratedLimits limits;

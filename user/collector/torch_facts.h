@@ -20,6 +20,9 @@ class TorchFacts {
  public:
   // Something of a compile happened: what was read is out of date.
   void compiled(std::uint64_t now_ns);
+  // A compile is over, and torch notes it. The process may end at any moment: the history is read at once,
+  // unless that would take more than a tenth of a CPU.
+  void compile_ended(std::uint64_t now_ns);
   // Reads again what is out of date, not too often: some 30 ms for the history once a second, and some
   // 100 ms for the generated code every five to ten.
   void refresh(const PythonRuntime& python, std::uint64_t now_ns);
@@ -36,6 +39,8 @@ class TorchFacts {
   struct Reading {
     std::string history;  // "": not asked, or not readable
     std::optional<GeneratedCode> generated;
+    std::uint64_t history_took_ns = 0;
+    std::uint64_t history_read_ns = 0;  // when that was
   };
   static Reading read(RemoteObjects& objects, const PythonRuntime& python, bool history,
                       bool generated, bool at_end);
@@ -45,6 +50,7 @@ class TorchFacts {
   std::string history_;  // JSON
   bool history_is_old_ = true;
   std::uint64_t next_history_ns_ = 0;
+  std::uint64_t soonest_history_ns_ = 0;  // after a compile
   GeneratedCode generated_;
   bool generated_is_old_ = true;
   std::uint64_t next_generated_ns_ = 0;

@@ -160,11 +160,11 @@ ContextId TorchWatch::context(const WatchedProcess& process, const dp_phase_even
   return process.writer.context(context);
 }
 
-void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& event,
+bool TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& event,
                           std::string_view name) {
   const auto tid = static_cast<pid_t>(event.header.tid);
   Thread& thread = threads_[tid];
-  if (event.header.time_ns < thread.since_ns) return;
+  if (event.header.time_ns < thread.since_ns) return false;
   if (event.torch.status == DP_TORCH_STALE) thread.next_look_ns = 0;
   if (event.torch.status == DP_TORCH_STALE || !thread.complete)
     look_at(process, tid, monotonic_ns());
@@ -182,6 +182,7 @@ void TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
     phase_ends(process, event, name, edge, thread);
   update_inlined(process, tid, thread, edge.time_ns);
   if (!traced && thread.inlined.tracing() && thread.inlined.late(edge.time_ns)) armed_late_++;
+  return event.edge == DP_PHASE_END && thread.phases.empty();
 }
 
 void TorchWatch::phase_begins(const WatchedProcess& process, const dp_phase_event& event,

@@ -52,7 +52,8 @@ class TorchWatch {
   void look_at(const WatchedProcess& process, pid_t tid, std::uint64_t now_ns);
 
   // Torch calls time.time_ns. `name` stands in for one that the event does not bring.
-  void on_phase(const WatchedProcess& process, const dp_phase_event& event, std::string_view name);
+  // True: with this the thread's compile is over.
+  bool on_phase(const WatchedProcess& process, const dp_phase_event& event, std::string_view name);
   void on_inline(const WatchedProcess& process, const dp_inline_event& event);
   // No more phases come: writes what is open as open until now.
   void finish(const WatchedProcess& process, std::uint64_t now_ns);
