@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +20,7 @@ constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;  // in /proc/PID/page
 constexpr int kAbsent = -ENOENT;
 // Larger ranges than the kernel is asked about at once count as not present.
 constexpr std::uint64_t kMaxPages = 1024;
+constexpr std::uint64_t kKnownForMs = 100;
 
 // 0: more than we ask about.
 std::uint64_t page_count(const RemoteRange& range) {
@@ -29,27 +31,64 @@ std::uint64_t page_count(const RemoteRange& range) {
   return count > kMaxPages ? 0 : count;
 }
 
+std::uint64_t coarse_ms() {
+  timespec now = {};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
 }  // namespace
 
 const std::vector<bool>& PresentPages::of(pid_t pid, std::span<const RemoteRange> ranges) {
+  const std::uint64_t now_ms = coarse_ms();
+  present_.assign(ranges.size(), true);
+  unknown_.clear();
+  for (std::size_t i = 0; i < ranges.size(); ++i)
+    if (!known(pid, ranges[i], now_ms)) unknown_.push_back(i);
+  if (!unknown_.empty()) ask(pid, ranges, now_ms);
+  return present_;
+}
+
+PresentPages::Known& PresentPages::place_of(pid_t pid, std::uint64_t page) {
+  const std::uint64_t mixed =
+      (page / kPage + static_cast<std::uint64_t>(pid)) * 0x9e3779b97f4a7c15;  // 2^64 / golden ratio
+  return known_[mixed >> 54];
+}
+
+bool PresentPages::known(pid_t pid, const RemoteRange& range, std::uint64_t now_ms) {
+  const std::uint64_t first = range.address / kPage * kPage;
+  const std::uint64_t count = page_count(range);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Known& place = place_of(pid, first + i * kPage);
+    if (place.pid != pid || place.page != first + i * kPage || place.until_ms < now_ms) return false;
+  }
+  return count != 0;
+}
+
+void PresentPages::ask(pid_t pid, std::span<const RemoteRange> ranges, std::uint64_t now_ms) {
   pages_.clear();
-  for (const RemoteRange& range : ranges) {
-    const std::uint64_t first = range.address / kPage * kPage;
-    for (std::uint64_t i = 0; i < page_count(range); ++i)
+  for (const std::size_t index : unknown_) {
+    const std::uint64_t first = ranges[index].address / kPage * kPage;
+    for (std::uint64_t i = 0; i < page_count(ranges[index]); ++i)
       pages_.push_back(reinterpret_cast<void*>(first + i * kPage));
   }
   states_.assign(pages_.size(), kAbsent);
-  present_.assign(ranges.size(), true);
-  if (!ask_by_call(pid) && !ask_by_file(pid)) return present_;
+  if (!ask_by_call(pid) && !ask_by_file(pid)) return;
   std::size_t at = 0;
-  for (std::size_t i = 0; i < ranges.size(); ++i) {
-    const std::uint64_t count = page_count(ranges[i]);
-    const auto begin = states_.begin() + static_cast<std::ptrdiff_t>(at);
-    present_[i] = count != 0 && std::all_of(begin, begin + static_cast<std::ptrdiff_t>(count),
-                                            [](int state) { return state >= 0; });
-    at += count;
+  for (const std::size_t index : unknown_) {
+    const std::uint64_t count = page_count(ranges[index]);
+    bool all = count != 0;
+    for (const std::size_t end = at + count; at < end; ++at) {
+      if (states_[at] < 0) {
+        all = false;
+        continue;
+      }
+      const auto page = reinterpret_cast<std::uint64_t>(pages_[at]);
+      place_of(pid, page) = {page, now_ms + kKnownForMs, pid};
+    }
+    present_[index] = all;
   }
-  return present_;
 }
 
 // Without places to move them to, move_pages says where pages are: for many of them at once.
