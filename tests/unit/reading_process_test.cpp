@@ -89,6 +89,19 @@ TEST(PresentPages, TellsWhatIsThere) {
             (std::vector<bool>{true, false, false, false, false, true}));
 }
 
+TEST(PresentPages, AsksAgainAfterAWhile) {
+  void* page = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::memset(page, 1, kPage);
+  std::array<std::byte, 16> bytes;
+  const RemoteRange range[] = {range_at(reinterpret_cast<std::uint64_t>(page), bytes)};
+  PresentPages pages;
+  EXPECT_EQ(pages.of(::getpid(), range), std::vector<bool>{true});
+  ASSERT_EQ(::madvise(page, kPage, MADV_DONTNEED), 0);
+  ::usleep(150'000);
+  EXPECT_EQ(pages.of(::getpid(), range), std::vector<bool>{false});
+  ::munmap(page, kPage);
+}
+
 TEST(ReadingProcess, ReadsWhatIsNotPresent) {
   const Target target;
   ReadingProcess reader;
