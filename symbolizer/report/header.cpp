@@ -7,6 +7,7 @@
 
 #include "bpf/events.h"
 #include "symbolizer/attribution/spans.h"
+#include "symbolizer/recording/read_counters.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -18,7 +19,7 @@ struct Counter {
 };
 constexpr Counter kCounters[] = {
 #define DYNPROF_COUNTER(id, name, sentence) {name, sentence},
-    DP_COUNTERS(DYNPROF_COUNTER)
+    DP_COUNTERS(DYNPROF_COUNTER) DYNPROF_READ_COUNTERS(DYNPROF_COUNTER)
 #undef DYNPROF_COUNTER
     // Of the recording's writer.
     {"samples_not_written", "samples not written: the file could not grow"},

@@ -1,5 +1,6 @@
 // Where an ELF image is read from: a file by pread (one truncated under us gives a short read, never
-// SIGBUS), or bytes in memory (the vdso). Owns neither.
+// SIGBUS), or bytes in memory (the vdso). Owns neither. What a read is to be paid from is not read once
+// that is spent.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +11,18 @@
 
 #include <unistd.h>
 
+#include "symbolizer/symbols/read_budget.h"
+
 namespace dynprof {
 
 class ImageBytes {
  public:
-  explicit ImageBytes(int fd) : fd_(fd) {}
+  explicit ImageBytes(int fd, ReadBudget* budget = nullptr) : fd_(fd), budget_(budget) {}
   explicit ImageBytes(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
 
   // How much of `into` there is at this offset.
   std::size_t read_some(std::uint64_t offset, std::span<std::uint8_t> into) const {
+    if (budget_ != nullptr && !budget_->take(into.size())) return 0;
     if (fd_ < 0) {
       if (offset >= bytes_.size()) return 0;
       const auto part = bytes_.subspan(static_cast<std::size_t>(offset));
@@ -46,6 +50,7 @@ class ImageBytes {
 
  private:
   int fd_ = -1;
+  ReadBudget* budget_ = nullptr;
   std::span<const std::uint8_t> bytes_;
 };
 

@@ -164,7 +164,8 @@ class OurUnwinder {
 
   pid_t pid_;
   mutable ProcessMemory memory_;
-  CodeFiles files_;
+  ReadAccounts accounts_{kWideReadLimits};
+  CodeFiles files_{accounts_};
   CodeMappings mappings_;
   std::map<std::string, UnwindTable> tables_;
   user_regs_struct at_{};

@@ -148,7 +148,8 @@ int run(std::string_view mode, const std::string& cache_directory, std::string_v
 }
 
 int print_maps(pid_t pid) {
-  CodeFiles files;
+  ReadAccounts accounts(kWideReadLimits);
+  CodeFiles files(accounts);
   const auto all = files.read(pid);
   if (!all) {
     fmt::print(stderr, "unwind_dump: {}\n", all.error().what);

@@ -134,7 +134,8 @@ class Walker {
     return at.ip != 0;
   }
 
-  CodeFiles files_;
+  ReadAccounts accounts_{kWideReadLimits};
+  CodeFiles files_{accounts_};
   CodeMappings mappings_;
   std::map<std::string, UnwindTable> tables_;
   ProcessMemory memory_{::getpid()};
@@ -240,7 +241,8 @@ const CodeMapping* mapping_at(const CodeMappings& all, const void* address) {
 }
 
 TEST(UnwindMappings, BiasIsTheLoadersOwn) {
-  CodeFiles files;
+  ReadAccounts accounts(kWideReadLimits);
+  CodeFiles files(accounts);
   const auto all = files.read(::getpid());
   ASSERT_TRUE(all);
   Dl_info found{};
@@ -294,7 +296,8 @@ TEST_F(MappedFile, WithoutBuildIdOrContent) {
   ASSERT_EQ(::ftruncate(fd_.get(), 4096), 0);
   void* at = map(4096, 0);
   ASSERT_NE(at, MAP_FAILED);
-  const auto all = CodeFiles().read(::getpid());
+  ReadAccounts accounts(kWideReadLimits);
+  const auto all = CodeFiles(accounts).read(::getpid());
   const CodeMapping* code = mapping_at(*all, at);
   ASSERT_NE(code, nullptr);
   EXPECT_EQ(code->file->problem, "is not an ELF file");
@@ -308,7 +311,8 @@ TEST_F(MappedFile, DeletedAndReplaced) {
   ::unlink(path_);
   UniqueFd other(::open(path_, O_CREAT | O_EXCL | O_WRONLY, 0600));
   ASSERT_TRUE(other);
-  const auto all = CodeFiles().read(::getpid());
+  ReadAccounts accounts(kWideReadLimits);
+  const auto all = CodeFiles(accounts).read(::getpid());
   const CodeMapping* code = mapping_at(*all, at);
   ASSERT_NE(code, nullptr);
   EXPECT_TRUE(code->mapping.deleted);
@@ -333,7 +337,8 @@ TEST_F(MappedFile, TenThousandAreTheMost) {
                      fd_.get(), 0),
               MAP_FAILED);
   }
-  const auto all = CodeFiles().read(::getpid());
+  ReadAccounts accounts(kWideReadLimits);
+  const auto all = CodeFiles(accounts).read(::getpid());
   ASSERT_TRUE(all);
   EXPECT_EQ(all->mappings.size(), kMaxCodeMappings);
   EXPECT_GE(all->left_out, 50u);
@@ -350,7 +355,8 @@ TableRequest request_of(std::uint64_t id, Bytes image) {
 
 TEST(UnwindPool, EveryRequestIsAnswered) {
   const Bytes good = fake_elf::make(fake_elf::file_of({{fake_elf::kCodeAddress, 0x100, {}, 0}}));
-  TablePool pool(2, nullptr);
+  ReadAccounts accounts(kWideReadLimits);
+  TablePool pool(2, nullptr, accounts);
   EXPECT_EQ(pool.pending(), 0u);
   EXPECT_FALSE(pool.wait(std::chrono::milliseconds(60'000))) << "nothing is under way";
   for (std::uint64_t id = 0; id < 100; ++id) {
@@ -367,7 +373,8 @@ TEST(UnwindPool, EveryRequestIsAnswered) {
 }
 
 TEST(UnwindPool, TheDescriptorSaysWhenThereIsSomething) {
-  TablePool pool(1, nullptr);
+  ReadAccounts accounts(kWideReadLimits);
+  TablePool pool(1, nullptr, accounts);
   pollfd ready{pool.ready_fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&ready, 1, 0), 0);
   TableRequest request;
@@ -385,7 +392,8 @@ TEST(UnwindPool, TheDescriptorSaysWhenThereIsSomething) {
 }
 
 TEST(UnwindPool, RequestsAreBounded) {
-  TablePool pool(1, nullptr);
+  ReadAccounts accounts(kWideReadLimits);
+  TablePool pool(1, nullptr, accounts);
   std::size_t taken = 0;
   for (std::size_t i = 0; i < TablePool::kMaxRequests + 10; ++i) {
     TableRequest request = request_of(i, {1});
@@ -403,7 +411,8 @@ TEST(UnwindPool, RequestsAreBounded) {
 
 TEST(UnwindPool, ItEndsWithWorkLeft) {
   for (int round = 0; round < 20; ++round) {
-    TablePool pool(2, nullptr);
+    ReadAccounts accounts(kWideReadLimits);
+    TablePool pool(2, nullptr, accounts);
     for (std::uint64_t id = 0; id < 50; ++id) {
       TableRequest request;
       request.id = id;

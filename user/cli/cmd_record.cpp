@@ -1,6 +1,9 @@
 // `record`, and the verb-less main job: attach, sample until told to stop, write the directory.
 #include <fmt/format.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <atomic>
 
 #include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
@@ -11,8 +14,10 @@
 #include "user/cli/terminal.h"
 #include "user/cli/without_root.h"
 #include "user/collector/session.h"
+#include "user/collector/stuck_watch.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/descriptor_limit.h"
+#include "user/target/reading_process.h"
 
 namespace dynprof {
 namespace {
@@ -71,6 +76,16 @@ int fail(const Error& failure) {
   return failure.exit_code;
 }
 
+// A thread waits in the kernel for what a target does not give: nothing can be ended properly any more.
+[[noreturn]] void end_stuck(const std::string& sentence, const OutputDirectory* output) {
+  Error stuck = error(sentence + ": the recording ends here");
+  if (output != nullptr)
+    stuck.hint = fmt::format("what was recorded can be read: dynprof-bpf report {}",
+                             escape_terminal(output->path()));
+  print_error(stuck);
+  ::_exit(stuck.exit_code);
+}
+
 Error whole_all_the_same(Error failure, const OutputDirectory& directory) {
   if (failure.hint.empty())
     failure.hint =
@@ -124,12 +139,18 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   };
   hooks.note = [&](const std::string& sentence) { terminal.line("note: " + sentence); };
 
+  std::atomic<const OutputDirectory*> stuck_output{nullptr};
+  std::optional<StuckWatch> watch(std::in_place, [&](const std::string& sentence) {
+    end_stuck(sentence, stuck_output.load());
+  });
+  ReadingProcess::of_program().prepare();
   auto session = Session::prepare(session_options, hooks);
   if (!session) return fail(session.error());
   auto directory = OutputDirectory::create(
       options.directory.empty() ? default_directory(named(session_options)) : options.directory);
   if (!directory) return fail(directory.error());
   output = &*directory;
+  stuck_output = output;
 
   auto recorded = record(line, terminal, *directory, **session, launched);
   terminal.clear_progress();
@@ -141,6 +162,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   // As perf does: Control-C is meant for the command too. At the end of -d it runs on.
   if (launched && recorded->reason == "interrupted") launched->terminate();
   session->reset();  // BPF programs and maps are gone before the outputs are made
+  watch.reset();
+  ReadingProcess::of_program().end();
   StopSignals::end_at_once(true);
 
   terminal.line(fmt::format(

@@ -33,6 +33,8 @@ std::optional<EvalRanges> EvalRanges::find(pid_t pid, const std::string& image_p
       auto file = open_mapped_file(pid, mapping);
       auto source = file ? ByteSource::of_file(*std::move(file)) : Result<ByteSource>(file.error());
       if (!source) return std::nullopt;
+      ReadBudget budget(1ULL << 30, std::chrono::milliseconds(5000));
+      source->pay_from(&budget);
       const UniqueFd root = open_root_of(pid);
       auto symbols = ObjectSymbols::read(*std::move(source), root.get(), mapping.path);
       if (!symbols) return std::nullopt;

@@ -13,6 +13,7 @@
 #include "symbolizer/symbols/kernel_symbols.h"
 #include "user/symbols/object_symbols.h"
 #include "user/symbols/perf_map.h"
+#include "user/target/read_losses.h"
 #include "user/target/safe_open.h"
 #include "user/unwind_tables/mappings.h"
 
@@ -20,7 +21,13 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxOpenFiles = 512;
+constexpr std::size_t kMaxOpenFilesOfProcess = kMaxOpenFiles / 2;
+constexpr std::size_t kMaxPayers = 8;
 constexpr std::size_t kMaxRoots = 64;
+// A day of a training script has some 100,000.
+constexpr std::size_t kMaxFramesOfObject = 500'000;
+constexpr std::size_t kMaxFramesOfProcess = 1'000'000;
+constexpr std::size_t kMaxFrames = 4'000'000;
 // A thread that runs in memory without a mapping we know would have us read its maps every time.
 constexpr std::uint64_t kReadAgainAfterNs = 200'000'000;
 
@@ -88,6 +95,8 @@ void NativeFrames::describe(const MappedFile& file) {
   if (file.fd && copy < 0) return;
   auto source = file.fd ? ByteSource::of_file(UniqueFd(copy))
                         : Result<ByteSource>(ByteSource::of_bytes(file.image));
+  auto reading = header_accounts_.begin(file.pids.front());
+  if (source) source->pay_from(&reading.budget());
   auto layout = source ? read_elf_layout(*source) : Result<ElfLayout>(source.error());
   if (!layout) return;
   ObjectFile described;
@@ -103,11 +112,15 @@ void NativeFrames::describe(const MappedFile& file) {
 void NativeFrames::open(pid_t pid, const Mapping& mapping, MappedFile& file) {
   if (mapping.path == "[vdso]") {
     if (auto image = read_vdso(pid, mapping)) file.image = *std::move(image);
-  } else if (mapping.is_file() && open_files_ < kMaxOpenFiles) {
-    if (auto fd = open_mapped_file(pid, mapping)) {
+  } else if (mapping.is_file()) {
+    std::size_t& of_process = files_of_[pid];
+    if (open_files_ >= kMaxOpenFiles || of_process >= kMaxOpenFilesOfProcess) {
+      ReadLosses::of_program().add(ReadLoss::kFileCut, pid);
+    } else if (auto fd = open_mapped_file(pid, mapping)) {
       file.fd = std::move(*fd);
       file.root = root_of(pid);
       open_files_++;
+      of_process++;
     }
   }
   if (file.fd || !file.image.empty()) describe(file);
@@ -118,16 +131,29 @@ NativeFrames::MappedFile& NativeFrames::mapped_file(pid_t pid, const Mapping& ma
   auto [at, added] = files_.try_emplace(std::move(key));
   MappedFile& file = at->second;
   if (added) {
+    file.pids = {pid};
     file.name = writer_.string(mapping.path);
     open(pid, mapping, file);
+  } else if (file.pids.back() != pid && file.pids.size() < kMaxPayers &&
+             std::find(file.pids.begin(), file.pids.end(), pid) == file.pids.end()) {
+    file.pids.push_back(pid);
   }
   return file;
 }
 
-FrameId NativeFrames::frame_of(StringId object, std::uint64_t offset,
+FrameId NativeFrames::frame_of(pid_t pid, StringId object, std::uint64_t offset,
                                std::unordered_map<std::uint64_t, FrameId>& known) {
+  if (auto at = known.find(offset); at != known.end()) return at->second;
+  std::size_t& of_process = frames_of_[pid];
+  if (known.size() >= kMaxFramesOfObject || of_process >= kMaxFramesOfProcess ||
+      frames_ >= kMaxFrames) {
+    ReadLosses::of_program().add(ReadLoss::kFramesFull, pid);
+    offset = 0;
+  }
   auto [at, added] = known.try_emplace(offset, 0);
   if (added) {
+    ++frames_;
+    ++of_process;
     Frame frame;
     frame.kind = FrameKind::kNative;
     frame.object = object;
@@ -142,11 +168,12 @@ FrameId NativeFrames::made_frame(pid_t pid, std::uint64_t space, std::uint64_t a
   auto [at, added] = made_.try_emplace(space);
   MadeCode& made = at->second;
   if (added) {
+    made.pid = pid;
     if (open_files_ < kMaxOpenFiles) made.perf_map = open_perf_map(pid);
     if (made.perf_map) open_files_++;
     made.name = writer_.string(made.perf_map ? fmt::format("perf-{}.map", pid) : "[anonymous]");
   }
-  return frame_of(made.name, address, made.frames);
+  return frame_of(pid, made.name, address, made.frames);
 }
 
 FrameId NativeFrames::user_frame(pid_t pid, AddressSpace& space, std::uint64_t address,
@@ -163,7 +190,7 @@ FrameId NativeFrames::user_frame(pid_t pid, AddressSpace& space, std::uint64_t a
   }
   if (mapping->path.empty()) return made_frame(pid, space.id(), address);
   MappedFile& file = mapped_file(pid, *mapping);
-  return frame_of(file.name, address - mapping->start + mapping->offset, file.frames);
+  return frame_of(pid, file.name, address - mapping->start + mapping->offset, file.frames);
 }
 
 FrameId NativeFrames::kernel_frame(std::uint64_t address) {
@@ -180,11 +207,13 @@ FrameId NativeFrames::kernel_frame(std::uint64_t address) {
 
 std::unordered_map<FrameId, std::string> NativeFrames::place_file(const std::string& path,
                                                                   MappedFile& file,
-                                                                  PlaceReader& reader) {
+                                                                  PlaceReader& reader, pid_t payer,
+                                                                  ReadBudget& budget) {
   std::unordered_map<FrameId, std::string> names;
-  const UniqueFd dwarf = file.fd ? find_dwarf_file(file.fd.get(), file.root, path) : UniqueFd();
+  const UniqueFd dwarf =
+      file.fd ? find_dwarf_file(file.fd.get(), file.root, path, budget) : UniqueFd();
   if (!dwarf) return names;
-  auto own = ElfSymbols::read(file.fd.get());
+  auto own = ElfSymbols::read(ImageBytes(file.fd.get(), &budget));
   if (!own) return names;
   std::vector<std::uint64_t> addresses;
   std::unordered_multimap<std::uint64_t, FrameId> frames;
@@ -194,7 +223,7 @@ std::unordered_map<FrameId, std::string> NativeFrames::place_file(const std::str
     addresses.push_back(*address);
     frames.emplace(*address, frame);
   }
-  for (const auto& [address, chain] : reader.read(dwarf.get(), std::move(addresses), path)) {
+  for (const auto& [address, chain] : reader.read(dwarf.get(), std::move(addresses), path, payer)) {
     const auto [first, last] = frames.equal_range(address);
     for (auto at = first; at != last; ++at) {
       SourcePlaces row{at->second, {}};
@@ -210,7 +239,12 @@ std::unordered_map<FrameId, std::string> NativeFrames::place_file(const std::str
 }
 
 void NativeFrames::symbolize_file(const std::string& path, MappedFile& file, PlaceReader& reader) {
-  const auto from_dwarf = place_file(path, file, reader);
+  const pid_t payer = symbol_accounts_.richest(file.pids);
+  std::unordered_map<FrameId, std::string> from_dwarf;
+  {
+    auto reading = symbol_accounts_.begin(payer);
+    from_dwarf = place_file(path, file, reader, payer, reading.budget());
+  }
   auto write_name = [&](FrameId frame, std::optional<std::string> name) {
     const auto known = from_dwarf.find(frame);
     if (!name && known != from_dwarf.end()) name = known->second;
@@ -219,6 +253,8 @@ void NativeFrames::symbolize_file(const std::string& path, MappedFile& file, Pla
   auto source = file.fd ? ByteSource::of_file(std::move(file.fd))
                         : Result<ByteSource>(ByteSource::of_bytes(file.image));
   if (!source) return;
+  auto reading = symbol_accounts_.begin(payer);
+  source->pay_from(&reading.budget());
   auto symbols = ObjectSymbols::read(*std::move(source), file.root, path);
   for (const auto& [offset, frame] : file.frames)
     write_name(frame, symbols ? symbols->find(offset) : std::nullopt);
@@ -233,6 +269,8 @@ std::string NativeFrames::symbolize(const std::function<void(const std::string&)
   }
   for (auto& [space, made] : made_) {
     if (!made.perf_map) continue;
+    auto reading = symbol_accounts_.begin(made.pid);
+    if (!reading.budget().take(PerfMap::kMaxBytes)) continue;
     const PerfMap names = PerfMap::read(made.perf_map.get());
     for (const auto& [address, frame] : made.frames)
       if (auto name = names.find(address)) writer_.native_name({frame, writer_.string(*name)});

@@ -62,6 +62,7 @@ class NativeFrames {
   using FileKey = std::tuple<std::uint32_t, std::uint32_t, std::uint64_t, std::string>;
   using RootKey = std::pair<std::uint64_t, std::uint64_t>;  // device and inode
   struct MappedFile {
+    std::vector<pid_t> pids;  // the first that map it: what reading it takes is one of theirs
     UniqueFd fd;
     std::vector<std::uint8_t> image;  // instead of a file: the vdso
     int root = -1;                    // where its debug file is looked for
@@ -70,6 +71,7 @@ class NativeFrames {
   };
   // Code without a file, of one process.
   struct MadeCode {
+    pid_t pid = 0;
     UniqueFd perf_map;
     StringId name = 0;
     std::unordered_map<std::uint64_t, FrameId> frames;  // by address
@@ -80,15 +82,33 @@ class NativeFrames {
   void describe(const MappedFile& file);
   int root_of(pid_t pid);
   FrameId made_frame(pid_t pid, std::uint64_t space, std::uint64_t address);
-  FrameId frame_of(StringId object, std::uint64_t offset,
+  // Beyond so many addresses the frame is of the object only.
+  FrameId frame_of(pid_t pid, StringId object, std::uint64_t offset,
                    std::unordered_map<std::uint64_t, FrameId>& known);
   void symbolize_file(const std::string& path, MappedFile& file, PlaceReader& reader);
   // Names of functions that DWARF has, by frame.
   std::unordered_map<FrameId, std::string> place_file(const std::string& path, MappedFile& file,
-                                                      PlaceReader& reader);
+                                                      PlaceReader& reader, pid_t payer,
+                                                      ReadBudget& budget);
+
+  // While recording: headers and section names. The consumer waits meanwhile.
+  static constexpr ReadLimits kHeaderLimits = {
+      .file = {std::uint64_t{64} << 20, std::chrono::milliseconds(500)},
+      .process = {std::uint64_t{256} << 20, std::chrono::milliseconds(2000)},
+      .all = {std::uint64_t{2} << 30, std::chrono::milliseconds(20'000)}};
+  // At the end: symbols. The largest file of torch takes a second.
+  static constexpr ReadLimits kSymbolLimits = {
+      .file = {std::uint64_t{2} << 30, std::chrono::seconds(20)},
+      .process = {std::uint64_t{8} << 30, std::chrono::seconds(60)},
+      .all = {std::uint64_t{32} << 30, std::chrono::seconds(180)}};
 
   RecordingWriter& writer_;
+  ReadAccounts header_accounts_{kHeaderLimits};
+  ReadAccounts symbol_accounts_{kSymbolLimits};
   std::map<FileKey, MappedFile> files_;
+  std::map<pid_t, std::size_t> files_of_;  // open ones
+  std::map<pid_t, std::size_t> frames_of_;
+  std::size_t frames_ = 0;
   std::size_t open_files_ = 0;
   std::map<RootKey, UniqueFd> roots_;
   std::unordered_map<std::uint64_t, MadeCode> made_;  // by AddressSpace::id

@@ -26,6 +26,7 @@ std::string NativeWorker::take_problem() {
 bool NativeWorker::request(pid_t pid, const CodeMapping& code, std::uint64_t id) {
   TableRequest request;
   request.id = id;
+  request.pid = pid;
   if (code.vdso) {
     auto image = read_vdso(pid, code.mapping);
     if (!image) return false;
@@ -42,16 +43,27 @@ bool NativeWorker::request(pid_t pid, const CodeMapping& code, std::uint64_t id)
 
 NativeWorker::Table* NativeWorker::table_for(pid_t pid, const CodeMapping& code) {
   const std::string& key = code.file->key;
-  if (auto known = tables_.find(key); known != tables_.end()) return &known->second;
+  if (auto known = tables_.find(key); known != tables_.end()) {
+    if (known->second.cut && known->second.pid != pid) ask_again(pid, code, known->second);
+    return &known->second;
+  }
   if (free_slots_.empty() && next_slot_ >= DP_MAX_UNWIND_TABLES) {
     problem("too many files are mapped: native stacks are cut in the latest of them");
+    return nullptr;
+  }
+  if (auto share = shares_.find(pid);
+      share != shares_.end() && share->second.tables >= DP_MAX_UNWIND_TABLES / kShares) {
+    problem(fmt::format(
+        "process {} maps too many files: its native stacks are cut in the latest of them", pid));
     return nullptr;
   }
   const std::uint32_t serial = next_serial_;
   if (!request(pid, code, serial)) return nullptr;
   ++next_serial_;
   Table table;
+  table.pid = pid;
   table.serial = serial;
+  ++shares_[pid].tables;
   if (free_slots_.empty()) {
     table.slot = next_slot_++;
   } else {
@@ -60,6 +72,17 @@ NativeWorker::Table* NativeWorker::table_for(pid_t pid, const CodeMapping& code)
   }
   requested_.emplace(serial, key);
   return &tables_.emplace(key, table).first->second;
+}
+
+void NativeWorker::ask_again(pid_t pid, const CodeMapping& code, Table& table) {
+  if (!request(pid, code, next_serial_)) return;
+  if (auto share = shares_.find(table.pid); share != shares_.end() && --share->second.tables == 0)
+    shares_.erase(share);
+  ++shares_[pid].tables;
+  table.pid = pid;
+  table.cut = false;
+  table.serial = next_serial_++;
+  requested_.emplace(table.serial, code.file->key);
 }
 
 dp_native_mapping NativeWorker::entry_for(pid_t pid, const CodeMapping& code, Published& into) {
@@ -101,6 +124,10 @@ void NativeWorker::forget_idle() {
     }
     dropped.push_back(table.slot);
     bytes_ -= table.bytes;
+    if (auto share = shares_.find(table.pid); share != shares_.end()) {
+      share->second.bytes -= table.bytes;
+      if (--share->second.tables == 0) shares_.erase(share);
+    }
     at = tables_.erase(at);
   }
   maps_.clear_tables(dropped);
@@ -161,12 +188,26 @@ void NativeWorker::take_tables() {
     if (!result->cache_problem.empty())
       problem(fmt::format("unwind tables are not kept: {}", result->cache_problem));
     // Its last user may have gone meanwhile, or the file come again.
-    if (at == tables_.end() || at->second.serial != result->id || !result->table) continue;
+    if (at == tables_.end() || at->second.serial != result->id) continue;
+    if (!result->table) {
+      at->second.cut = result->cut;
+      continue;
+    }
     const std::size_t bytes = NativeMaps::bytes_of(*result->table);
     if (bytes_ + bytes > max_bytes_) {
       problem("unwind tables take too much memory: native stacks are cut in the latest files");
       continue;
     }
+    Share& share = shares_[at->second.pid];
+    if (share.bytes + bytes > max_bytes_ / kShares) {
+      problem(
+          fmt::format("unwind tables of process {} take too much memory: its native stacks are cut "
+                      "in the latest files",
+                      at->second.pid));
+      at->second.cut = true;
+      continue;
+    }
+    share.bytes += bytes;
     at->second.bytes = bytes;
     bytes_ += bytes;
     waiting += bytes;

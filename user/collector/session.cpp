@@ -34,6 +34,7 @@
 #include "user/preflight/check_target.h"
 #include "user/target/descendants.h"
 #include "user/target/process.h"
+#include "user/target/read_losses.h"
 
 namespace dynprof {
 namespace {
@@ -188,6 +189,7 @@ class LiveSession final : public Session {
     encoder_ = nullptr;
     for (auto& [pid, process] : processes_) process.describe(writer);
     if (std::string problem = native.symbolize(hooks_.naming); !problem.empty()) note(problem);
+    for (std::string loss; !(loss = ReadLosses::of_program().take_note()).empty();) note(loss);
     fill_trailer(end);
     Result<void> finished = writer.finish(trailer_);
     writer_ = nullptr;
@@ -504,6 +506,7 @@ class LiveSession final : public Session {
     for (auto& [pid, process] : processes_)
       if (std::string problem = process.take_problem(); is_target(pid)) note(problem);
     if (native_unwind_) note(native_unwind_->take_problem());
+    note(ReadLosses::of_program().take_note());
   }
 
   void look_at(pid_t pid, FollowedProcess& process, std::uint64_t now) {
@@ -549,6 +552,7 @@ class LiveSession final : public Session {
     losses_.fill(counters);
     gpu_->fill(counters);
     trailer_.counters = named_counters(counters);
+    trailer_.counters.merge(ReadLosses::of_program().named());
     trailer_.end_ns = end;
   }
 

@@ -28,7 +28,7 @@ std::string check_owner(const struct stat& status, uid_t uid) {
 
 }  // namespace
 
-TargetFiles::TargetFiles(pid_t pid) : root_(open_root_of(pid)) {
+TargetFiles::TargetFiles(pid_t pid) : pid_(pid), root_(open_root_of(pid)) {
   if (auto rights = TargetRights::of(pid)) rights_ = *std::move(rights);
 }
 
@@ -37,13 +37,14 @@ Result<UniqueFd> TargetFiles::open(const std::string& path) {
   if (path.empty() || path[0] != '/') return error("is not an absolute path");
   if (path.size() >= PATH_MAX || path.find('\0') != std::string::npos) return error("is no path");
   if (!source_extension(path)) return error("is not named like a source file");
+  TRY(check_server_below(root_.get(), path, pid_));
   return open_with(*rights_, [&]() -> Result<UniqueFd> {
     ASSIGN_OR_RETURN(const UniqueFd found, look_up_below(root_.get(), path, LastLink::kKeep));
     struct stat status {};
     if (fstat(found.get(), &status)) return errno_error("cannot be examined");
     if (std::string problem = check_owner(status, rights_->uid); !problem.empty())
       return error(problem);
-    return open_found(found);
+    return open_found(found, pid_);
   });
 }
 

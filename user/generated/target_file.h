@@ -34,6 +34,7 @@ class TargetFiles {
  private:
   Result<UniqueFd> open(const std::string& path);
 
+  pid_t pid_;
   UniqueFd root_;
   std::optional<TargetRights> rights_;
 };

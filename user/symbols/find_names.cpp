@@ -81,7 +81,7 @@ void find_places(int dwarf, const FramesAt& frames, const std::string& path, Pla
                  FoundNames& found) {
   std::vector<std::uint64_t> addresses;
   for (const auto& [frame, address] : frames) addresses.push_back(address);
-  const PlacesByAddress known = reader.read(dwarf, std::move(addresses), path);
+  const PlacesByAddress known = reader.read(dwarf, std::move(addresses), path, 0);
   for (const auto& [frame, address] : frames) {
     const auto at = known.find(address);
     if (at == known.end()) continue;

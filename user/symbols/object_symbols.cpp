@@ -8,7 +8,7 @@
 namespace dynprof {
 
 ImageBytes image_of(const ByteSource& file) {
-  return file.file() >= 0 ? ImageBytes(file.file()) : ImageBytes(file.bytes());
+  return file.file() >= 0 ? ImageBytes(file.file(), file.budget()) : ImageBytes(file.bytes());
 }
 
 Result<ObjectSymbols> ObjectSymbols::read(ByteSource file, int root, const std::string& path) {
@@ -21,7 +21,8 @@ Result<ObjectSymbols> ObjectSymbols::read(ByteSource file, int root, const std::
   if (complete || root < 0) return result;
   auto layout = read_elf_layout(*result.file_);
   if (!layout) return result;
-  auto debug = find_debug_file(root, path, *layout, [](const ElfLayout&) { return true; });
+  auto debug = find_debug_file(
+      root, path, *layout, [](const ElfLayout&) { return true; }, result.file_->budget());
   if (!debug) return result;
   result.debug_ = std::make_unique<ByteSource>(std::move(debug->file));
   auto separate = ElfSymbols::read(image_of(*result.debug_));

@@ -33,7 +33,8 @@ UniqueFd open_perf_map(pid_t pid) {
   const std::vector<pid_t> ids = namespace_ids(pid, pid);
   if (!root || !rights || ids.empty()) return {};
   const std::string path = fmt::format("/tmp/perf-{}.map", ids.back());
-  auto file = open_with(*rights, [&] { return open_below(root.get(), path); });
+  if (!check_server_below(root.get(), path, pid)) return {};
+  auto file = open_with(*rights, [&] { return open_below(root.get(), path, pid); });
   struct stat status {};
   if (!file || ::fstat(file->get(), &status) != 0) return {};
   if (status.st_uid != rights->uid && status.st_uid != 0) return {};

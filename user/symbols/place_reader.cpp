@@ -15,8 +15,6 @@
 namespace dynprof {
 namespace {
 
-constexpr std::chrono::milliseconds kOneFile{30'000};
-
 std::string& helper() {
   static std::string program;
   return program;
@@ -37,10 +35,11 @@ std::string why_not(const ConfinedRun& run, bool ended) {
 void PlaceReader::set_helper(std::string program) { helper() = std::move(program); }
 
 PlacesByAddress PlaceReader::read(int dwarf, std::vector<std::uint64_t> addresses,
-                                  std::string_view name) {
+                                  std::string_view name, pid_t pid) {
   PlacesByAddress places;
   if (helper().empty() || addresses.empty()) return places;
-  if (left_.count() <= 0) {
+  const auto reading = accounts_.begin(pid);
+  if (reading.time().count() <= 0) {
     failed(name, "there was no time left for it");
     return places;
   }
@@ -49,12 +48,9 @@ PlacesByAddress PlaceReader::read(int dwarf, std::vector<std::uint64_t> addresse
   const bool too_many = addresses.size() > kMaxPlaceAddresses;
   if (too_many) addresses.resize(kMaxPlaceAddresses);
   ConfinedLimits limits;
-  limits.wall = std::min(kOneFile, left_);
-  const auto began = std::chrono::steady_clock::now();
+  limits.wall = reading.time();
   const ConfinedRun run = run_confined(helper(), {"dynprof-bpf", kPlaceHelperVerb}, dwarf,
                                        encode_wanted(addresses), limits);
-  left_ -= std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
-                                                                 began);
   PlaceAnswers answers = decode_places(run.output, addresses.size());
   for (auto& [index, chain] : answers.found) places[addresses[index]] = std::move(chain);
   std::string why = why_not(run, answers.ended);
@@ -73,13 +69,15 @@ std::string PlaceReader::problem() const {
                      failures_ == 1 ? "" : "s", first_, failures_ == 1 ? "" : "; ...");
 }
 
-UniqueFd find_dwarf_file(int own, int root, const std::string& path) {
+UniqueFd find_dwarf_file(int own, int root, const std::string& path, ReadBudget& budget) {
   auto source = ByteSource::of_file(another(own));
+  if (source) source->pay_from(&budget);
   auto layout = source ? read_elf_layout(*source) : Result<ElfLayout>(source.error());
   if (!layout) return UniqueFd();
   if (layout->debug_info.present()) return another(own);
-  auto debug = find_debug_file(root, path, *layout,
-                               [](const ElfLayout& file) { return file.debug_info.present(); });
+  auto debug = find_debug_file(
+      root, path, *layout, [](const ElfLayout& file) { return file.debug_info.present(); },
+      &budget);
   return debug ? another(debug->file.file()) : UniqueFd();
 }
 

@@ -6,7 +6,6 @@
 
 #include <elf.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -14,34 +13,9 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/symbols/image_bytes.h"
+#include "symbolizer/symbols/read_budget.h"
 
 namespace dynprof {
-
-// How much may still be read, and until when. One of them can serve several files.
-class ReadBudget {
- public:
-  using Clock = std::chrono::steady_clock;
-  ReadBudget(std::uint64_t bytes, std::chrono::milliseconds time)
-      : bytes_(bytes), deadline_(Clock::now() + time) {}
-
-  // Call it before each read. False: nothing more is to be read.
-  bool take(std::uint64_t bytes) {
-    if (bytes > bytes_ || Clock::now() > deadline_) bytes_ = 0;
-    if (bytes_ == 0) return false;
-    bytes_ -= bytes;
-    return true;
-  }
-  bool spent() const { return bytes_ == 0; }
-
- private:
-  std::uint64_t bytes_;
-  Clock::time_point deadline_;
-};
-
-// For one file: the symbols of the largest debug build of torch take less than half of it.
-inline ReadBudget budget_for_one_file() {
-  return ReadBudget(1ULL << 30, std::chrono::milliseconds(2000));
-}
 
 struct ElfTables {
   Elf64_Ehdr header{};

@@ -11,7 +11,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "user/target/awaiting_target.h"
 #include "user/target/safe_open.h"
+#include "user/target/served_files.h"
 
 namespace dynprof {
 namespace {
@@ -142,6 +144,7 @@ std::string read_comm(pid_t pid, pid_t tid) {
 }
 
 std::string read_arguments(pid_t pid) {
+  // They lie in the target's memory, but the kernel waits for no page of them (Linux 4.17).
   auto text = read_file(fmt::format("/proc/{}/cmdline", pid), 4096);
   if (!text) return {};
   while (!text->empty() && text->back() == '\0') text->pop_back();
@@ -227,6 +230,7 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
     return errno_error(fmt::format("cannot open /proc/{}/maps", pid),
                        "run as root (sudo), or give it CAP_SYS_PTRACE");
   }
+  const AwaitingTarget awaiting(pid);
   std::vector<Mapping> mappings;
   std::string buffer(20'000, '\0');
   errno = 0;
@@ -247,11 +251,12 @@ Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping) {
   // map_files names the inode itself, so it works for deleted and replaced files; it wants
   // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. The path below /proc/PID/root may be another file by
   // now, so inode and device are compared.
-  auto mapped =
-      open_proc_link(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end));
-  if (mapped) return mapped;
+  auto mapped = open_proc_link(
+      fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end), pid);
+  // Even looking up the path could wait for who serves it.
+  if (mapped || mapped.error().errno_value == kServedByOther) return mapped;
   const UniqueFd root = open_root_of(pid);
-  auto named = open_below(root.get(), mapping.path);
+  auto named = open_below(root.get(), mapping.path, pid);
   if (!named) {
     Error failure = std::move(named).error();
     failure.what = fmt::format("{} of process {} {}", mapping.path, pid, failure.what);

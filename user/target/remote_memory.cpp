@@ -3,13 +3,17 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "user/target/awaiting_target.h"
+#include "user/target/present_pages.h"
 #include "user/target/process.h"
+#include "user/target/reading_process.h"
 
 namespace dynprof {
 
@@ -45,12 +49,39 @@ std::optional<std::string> RemoteMemory::read_c_string(std::uint64_t address, st
 
 ProcessMemory::ProcessMemory(pid_t pid, Way way) : pid_(pid), way_(way) {}
 
+// A page that is not present may take for ever to come: of a file that the target itself serves, or by
+// userfaultfd. Those are read by a process of ours that can be given up; it takes several times as long.
 void ProcessMemory::read_many(std::span<RemoteRange> ranges) {
   for (RemoteRange& range : ranges) range.done = 0;
-  if (way_ == Way::kFile) {
-    read_by_file(ranges);
-  } else {
-    read_by_call(ranges);
+  const auto read_here = [this](std::span<RemoteRange> part) {
+    const AwaitingTarget awaiting(pid_);
+    if (way_ == Way::kFile) {
+      read_by_file(part);
+    } else {
+      read_by_call(part);
+    }
+  };
+  if (pid_ == ::getpid()) return read_here(ranges);
+  ReadingProcess& reader = ReadingProcess::of_program();
+  if (reader.given_up(pid_)) {
+    last_error_ = ETIMEDOUT;
+    return;
+  }
+  static thread_local PresentPages pages;
+  const std::vector<bool>& present = pages.of(pid_, ranges);
+  // Neighbours of one kind are read together.
+  for (std::size_t i = 0, end = 0; i < ranges.size(); i = end) {
+    while (end < ranges.size() && present[end] == present[i]) ++end;
+    if (present[i]) {
+      read_here(ranges.subspan(i, end - i));
+      continue;
+    }
+    for (RemoteRange& range : ranges.subspan(i, end - i)) {
+      int problem = 0;
+      range.done = reader.read(pid_, range.address, range.into, problem);
+      if (!range.complete()) last_error_ = problem != 0 ? problem : EFAULT;
+      if (problem == ETIMEDOUT || problem == ESRCH) return;
+    }
   }
 }
 

@@ -12,6 +12,9 @@
 #include <algorithm>
 #include <array>
 
+#include "user/target/awaiting_target.h"
+#include "user/target/served_files.h"
+
 namespace dynprof {
 namespace {
 
@@ -31,6 +34,7 @@ UniqueFd open_root_of(pid_t pid) {
 }
 
 Result<UniqueFd> look_up_below(int root, const std::string& path, LastLink last_link) {
+  const AwaitingTarget awaiting(0);
   open_how how{};
   how.flags = O_PATH | O_CLOEXEC;
   if (last_link == LastLink::kKeep) how.flags |= O_NOFOLLOW;
@@ -40,7 +44,9 @@ Result<UniqueFd> look_up_below(int root, const std::string& path, LastLink last_
   return found;
 }
 
-Result<UniqueFd> open_found(const UniqueFd& found) {
+Result<UniqueFd> open_found(const UniqueFd& found, pid_t pid) {
+  TRY(check_server(found.get(), pid));
+  const AwaitingTarget awaiting(pid);
   struct stat status {};
   struct statfs system {};
   if (::fstat(found.get(), &status) != 0 || ::fstatfs(found.get(), &system) != 0)
@@ -55,15 +61,20 @@ Result<UniqueFd> open_found(const UniqueFd& found) {
   return file;
 }
 
-Result<UniqueFd> open_below(int root, const std::string& path) {
+Result<UniqueFd> open_below(int root, const std::string& path, pid_t pid) {
   ASSIGN_OR_RETURN(const UniqueFd found, look_up_below(root, path));
-  return open_found(found);
+  return open_found(found, pid);
 }
 
-Result<UniqueFd> open_proc_link(const std::string& path) {
+Result<void> check_server_below(int root, const std::string& path, pid_t pid) {
+  ASSIGN_OR_RETURN(const UniqueFd found, look_up_below(root, path));
+  return check_server(found.get(), pid);
+}
+
+Result<UniqueFd> open_proc_link(const std::string& path, pid_t pid) {
   const UniqueFd found(::open(path.c_str(), O_PATH | O_CLOEXEC));
   if (!found) return errno_error("cannot be opened");
-  return open_found(found);
+  return open_found(found, pid);
 }
 
 }  // namespace dynprof

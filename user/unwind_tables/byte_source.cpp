@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "user/target/awaiting_target.h"
+
 namespace dynprof {
 
 Result<ByteSource> ByteSource::of_file(UniqueFd file) {
@@ -28,10 +30,12 @@ ByteSource ByteSource::of_bytes(ByteView bytes) {
 bool ByteSource::read(std::uint64_t offset, std::span<std::uint8_t> into) const {
   if (!inside(offset, into.size())) return false;
   if (into.empty()) return true;
+  if (budget_ != nullptr && !budget_->take(into.size())) return false;
   if (!file_) {
     std::memcpy(into.data(), bytes_.data() + offset, into.size());
     return true;
   }
+  const AwaitingTarget awaiting(0);
   std::size_t done = 0;
   while (done < into.size()) {
     const ssize_t got = ::pread(file_.get(), into.data() + done, into.size() - done,

@@ -11,6 +11,7 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
+#include "symbolizer/symbols/read_budget.h"
 
 namespace dynprof {
 
@@ -38,6 +39,10 @@ class ByteSource {
   // The bytes must outlive the source.
   static ByteSource of_bytes(ByteView bytes);
 
+  // From now on every read is paid from it, and fails once it is spent. It must outlive the reads.
+  void pay_from(ReadBudget* budget) { budget_ = budget; }
+  ReadBudget* budget() const { return budget_; }
+
   std::uint64_t size() const { return size_; }
   int file() const { return file_.get(); }  // -1: bytes
   ByteView bytes() const { return bytes_; }
@@ -58,6 +63,7 @@ class ByteSource {
 
   UniqueFd file_;
   ByteView bytes_;
+  ReadBudget* budget_ = nullptr;
   std::uint64_t size_ = 0;
 };
 

@@ -57,13 +57,15 @@ bool belongs(const ByteSource& file, const ElfLayout& debug, const ElfLayout& la
 }  // namespace
 
 std::optional<DebugFile> find_debug_file(int root, const std::string& path, const ElfLayout& layout,
-                                         const std::function<bool(const ElfLayout&)>& wanted) {
+                                         const std::function<bool(const ElfLayout&)>& wanted,
+                                         ReadBudget* budget) {
   if (root < 0) return std::nullopt;
   for (const std::string& candidate : debug_paths(layout, path)) {
     auto opened = open_below(root, candidate);
     if (!opened) continue;
     auto file = ByteSource::of_file(*std::move(opened));
     if (!file) continue;
+    file->pay_from(budget);
     auto debug = read_elf_layout(*file);
     if (!debug || !wanted(*debug) || !belongs(*file, *debug, layout)) continue;
     return DebugFile{*std::move(file), *std::move(debug)};

@@ -19,7 +19,9 @@ struct DebugFile {
 
 // Below `root` (an open directory, -1: nowhere): /usr/lib/debug/.build-id, beside `path` as the target
 // knows the file, and /usr/lib/debug below its folder. The first that belongs to `layout` and is wanted.
+// Reads are paid from `budget`, which must outlive the file.
 std::optional<DebugFile> find_debug_file(int root, const std::string& path, const ElfLayout& layout,
-                                         const std::function<bool(const ElfLayout&)>& wanted);
+                                         const std::function<bool(const ElfLayout&)>& wanted,
+                                         ReadBudget* budget);
 
 }  // namespace dynprof

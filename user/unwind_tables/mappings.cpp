@@ -1,12 +1,15 @@
 #include "user/unwind_tables/mappings.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "symbolizer/base/hash.h"
+#include "user/target/awaiting_target.h"
 #include "user/target/remote_memory.h"
 #include "user/unwind_tables/byte_source.h"
 
@@ -51,14 +54,18 @@ CodeFile examine(const Result<ByteSource>& source, const std::string& inode_key)
   return file;
 }
 
-// The status of the very file that is mapped.
-bool mapped_status(pid_t pid, const Mapping& mapping, struct stat& status) {
-  const std::string link =
-      fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end);
-  if (::stat(link.c_str(), &status) == 0) return true;
+// The status of the very file that is mapped, as the kernel knows it: a server of files (FUSE, NFS) is not
+// asked, it need not answer.
+bool mapped_status(pid_t pid, const Mapping& mapping, struct statx& status) {
+  const auto examine_path = [&status](const std::string& path) {
+    return ::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) == 0;
+  };
+  const AwaitingTarget awaiting(pid);
+  if (examine_path(fmt::format("/proc/{}/map_files/{:x}-{:x}", pid, mapping.start, mapping.end)))
+    return true;
   if (mapping.deleted) return false;
-  const std::string path = fmt::format("/proc/{}/root{}", pid, mapping.path);
-  return ::stat(path.c_str(), &status) == 0 && status.st_ino == mapping.inode;
+  return examine_path(fmt::format("/proc/{}/root{}", pid, mapping.path)) &&
+         status.stx_ino == mapping.inode;
 }
 
 std::shared_ptr<const CodeFile> unreadable(std::string problem) {
@@ -95,20 +102,28 @@ std::shared_ptr<const CodeFile> CodeFiles::vdso_of(pid_t pid, const Mapping& map
 
 std::shared_ptr<const CodeFile> CodeFiles::file_of(pid_t pid, const Mapping& mapping) {
   if (mapping.path == "[vdso]") return vdso_of(pid, mapping);
-  struct stat status {};
+  struct statx status {};
   if (!mapped_status(pid, mapping, status)) {
     return unreadable("was deleted or replaced, or may not be read");
   }
-  const Identity identity{status.st_dev, status.st_ino, status.st_size,
-                          std::int64_t{status.st_ctim.tv_sec},
-                          std::int64_t{status.st_ctim.tv_nsec}};
+  const std::uint64_t device = ::makedev(status.stx_dev_major, status.stx_dev_minor);
+  const Identity identity{device, status.stx_ino, static_cast<std::int64_t>(status.stx_size),
+                          status.stx_ctime.tv_sec, std::int64_t{status.stx_ctime.tv_nsec}};
   if (auto known = files_.find(identity); known != files_.end()) return known->second;
+  if (auto known = cut_.find({pid, identity}); known != cut_.end()) return known->second;
   auto opened = open_mapped_file(pid, mapping);
   Result<ByteSource> source =
       opened ? ByteSource::of_file(*std::move(opened)) : Result<ByteSource>(opened.error());
-  auto file = std::make_shared<CodeFile>(
-      examine(source, fmt::format("{:x}:{}:{}:{}", status.st_dev, status.st_ino, status.st_size,
-                                  status.st_ctim.tv_sec * 1'000'000'000 + status.st_ctim.tv_nsec)));
+  auto reading = accounts_.begin(pid);
+  if (source) source->pay_from(&reading.budget());
+  auto file = std::make_shared<CodeFile>(examine(
+      source, fmt::format("{:x}:{}:{}:{}", device, status.stx_ino, status.stx_size,
+                          status.stx_ctime.tv_sec * 1'000'000'000 + status.stx_ctime.tv_nsec)));
+  if (reading.budget().refused()) {
+    if (cut_.size() >= kMaxFiles) cut_.clear();
+    cut_.emplace(std::pair(pid, identity), file);
+    return file;
+  }
   if (files_.size() >= kMaxFiles) files_.clear();
   files_.emplace(identity, file);
   return file;

@@ -12,10 +12,12 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "symbolizer/base/result.h"
 #include "user/target/process.h"
+#include "user/target/read_accounts.h"
 #include "user/unwind_tables/elf_layout.h"
 
 namespace dynprof {
@@ -52,14 +54,20 @@ class CodeFiles {
  public:
   static constexpr std::size_t kMaxFiles = 16'384;
 
+  // Who reads a file pays for it.
+  explicit CodeFiles(ReadAccounts& accounts) : accounts_(accounts) {}
+
   Result<CodeMappings> read(pid_t pid);
   // The file of one mapping that was just made; never null.
   std::shared_ptr<const CodeFile> file_of(pid_t pid, const Mapping& mapping);
 
  private:
+  ReadAccounts& accounts_;
   using Identity =
       std::tuple<std::uint64_t, std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;
   std::map<Identity, std::shared_ptr<const CodeFile>> files_;
+  // That this process had nothing left for: another one may have.
+  std::map<std::pair<pid_t, Identity>, std::shared_ptr<const CodeFile>> cut_;
   std::shared_ptr<const CodeFile> vdso_of(pid_t pid, const Mapping& mapping);
   std::map<std::string, std::shared_ptr<const CodeFile>> vdsos_;  // by key
 };

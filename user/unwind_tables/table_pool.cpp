@@ -18,8 +18,8 @@ std::size_t bytes_of(const TableResult& result) {
 
 }  // namespace
 
-TablePool::TablePool(unsigned threads, TableCache* cache)
-    : cache_(cache), ready_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+TablePool::TablePool(unsigned threads, TableCache* cache, ReadAccounts& accounts)
+    : cache_(cache), accounts_(accounts), ready_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   // Signals are for the thread that waits for them.
   sigset_t all;
   sigset_t before;
@@ -85,18 +85,21 @@ std::size_t TablePool::pending() const {
 }
 
 TableResult TablePool::make(TableRequest& request) const {
+  auto reading = accounts_.begin(request.pid);
   UnwindOptions options;
+  options.budget = &reading.budget();
   options.debug_files = {request.root.get(), request.path};
   options.cancelled = &cancelled_;
   Result<ByteSource> source = request.file
                                   ? ByteSource::of_file(std::move(request.file))
                                   : Result<ByteSource>(ByteSource::of_bytes(request.image));
-  if (!source) return {request.id, source.error(), {}, {}};
+  if (!source) return {request.id, source.error(), {}, {}, false};
+  source->pay_from(&reading.budget());
   std::string problem;
   const auto began = std::chrono::steady_clock::now();
   auto table = load_or_build(*source, options, cache_, &problem);
   return {request.id, std::move(table), std::chrono::steady_clock::now() - began,
-          std::move(problem)};
+          std::move(problem), reading.budget().refused()};
 }
 
 void TablePool::publish(TableResult result) {

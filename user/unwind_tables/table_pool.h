@@ -17,6 +17,7 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
+#include "user/target/read_accounts.h"
 #include "user/unwind_tables/table_cache.h"
 #include "user/unwind_tables/unwind_table.h"
 
@@ -30,6 +31,7 @@ struct TableRequest {
   // Where a separate debug file is looked for; an invalid root: nowhere.
   UniqueFd root;
   std::string path;
+  pid_t pid = 0;  // of the process that maps it: it pays
 };
 
 struct TableResult {
@@ -37,6 +39,7 @@ struct TableResult {
   Result<UnwindTable> table;
   std::chrono::nanoseconds took{0};
   std::string cache_problem;  // why nothing was stored, or ""
+  bool cut = false;           // its process had nothing left for it
 };
 
 class TablePool {
@@ -45,8 +48,8 @@ class TablePool {
   // Tables not yet taken: at this size threads stop until some are taken.
   static constexpr std::size_t kMaxWaitingBytes = std::size_t{96} << 20;
 
-  // The cache may be null and must outlive the pool. At most 8 threads.
-  TablePool(unsigned threads, TableCache* cache);
+  // The cache may be null; it and the accounts must outlive the pool. At most 8 threads.
+  TablePool(unsigned threads, TableCache* cache, ReadAccounts& accounts);
   ~TablePool();
   TablePool(const TablePool&) = delete;
   TablePool& operator=(const TablePool&) = delete;
@@ -69,6 +72,7 @@ class TablePool {
   std::optional<TableResult> take_locked();
 
   TableCache* cache_;
+  ReadAccounts& accounts_;
   UniqueFd ready_;
   std::atomic<bool> cancelled_{false};
   mutable std::mutex mutex_;

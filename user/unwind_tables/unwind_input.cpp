@@ -50,10 +50,11 @@ void add_section(const ByteSource& file, const ElfSection& section, bool is_eh, 
   sections.push_back({*std::move(data), section.address, is_eh, open_ended});
 }
 
-void add_debug_file(const DebugFileSearch& search, const ElfLayout& layout,
+void add_debug_file(const DebugFileSearch& search, const ElfLayout& layout, ReadBudget* budget,
                     std::vector<FrameSection>& sections) {
-  auto found = find_debug_file(search.root, search.path, layout,
-                               [](const ElfLayout& debug) { return debug.debug_frame.present(); });
+  auto found = find_debug_file(
+      search.root, search.path, layout,
+      [](const ElfLayout& debug) { return debug.debug_frame.present(); }, budget);
   if (found) add_section(found->file, found->layout.debug_frame, false, false, sections);
 }
 
@@ -67,7 +68,7 @@ Result<UnwindInput> read_unwind_input(const ByteSource& file, const UnwindOption
   add_section(file, layout.eh_frame, true, open_ended, input.sections);
   add_section(file, layout.debug_frame, false, false, input.sections);
   if (layout.eh_frame.size < kStartupFrames && !layout.debug_frame.present()) {
-    add_debug_file(options.debug_files, layout, input.sections);
+    add_debug_file(options.debug_files, layout, file.budget(), input.sections);
   }
   constexpr std::uint64_t kEntry = 16;
   if (layout.plt.size >= 2 * kEntry) file.read(layout.plt.offset + kEntry, input.plt_entry);

@@ -124,6 +124,9 @@ class TableBuilder final : private CfiProgram::Sink {
       if (i % 1024 == 0 && options_.cancelled != nullptr && options_.cancelled->load()) {
         return error("cancelled");
       }
+      if (i % 1024 == 0 && options_.budget != nullptr && !options_.budget->in_time()) {
+        return error("takes too long to make a table of");
+      }
       const CfiFde& fde = index_.fdes[i];
       if (i > 0 && fde.begin == index_.fdes[i - 1].begin) {
         ++count_of(index_.skipped, CfiSkip::kOverlap);

@@ -54,6 +54,8 @@ struct UnwindOptions {
   std::size_t max_rows = DP_UNWIND_MAX_ROWS;
   // Building ends with an error soon after this becomes true.
   const std::atomic<bool>* cancelled = nullptr;
+  // ... or soon after its time is over. What is read is paid by the ByteSource.
+  ReadBudget* budget = nullptr;
 };
 
 // The layout of a file and its unwind information, read but not run. The bytes of ByteSource's that
