@@ -124,7 +124,7 @@ def test_a_target_that_collects_garbage_all_the_while(interpreter, spawn, tmp_pa
     target.wait_for("^ok")
     ids = {truth["id"] for truth in compiles}
     whole = 0
-    for _ in range(60):
+    for _ in range(30):
         found = Found(target.pid)
         guards = {file["trace_id"] for file in found.all("guards")}
         assert guards <= ids

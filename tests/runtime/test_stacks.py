@@ -55,7 +55,7 @@ _recorded = {}
 def recorded(interpreter, dynprof, spawn, tmp_path_factory):
     if interpreter not in _recorded:
         folder = tmp_path_factory.mktemp("stacks")
-        target = spawn([interpreter.path, PROGRAM, folder / "truth.json", "--seconds", "0.3"])
+        target = spawn([interpreter.path, PROGRAM, folder / "truth.json", "--seconds", "0.2"])
         run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, hertz=HERTZ)
         target.send("go")
         target.wait_for("^done", timeout=180)
