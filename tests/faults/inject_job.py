@@ -69,7 +69,9 @@ class Target:
     def obey(self, line):
         word, *rest = line.split()
         if word == "quiet":
-            open(f"{self.folder}/quiet-{rest[0]}", "w").close()
+            made = f"{self.folder}/quiet-{rest[0]}"
+            open(f"{made}.new", "w").close()
+            os.rename(f"{made}.new", made)  # there once nothing of it is open
             self.obey(sys.stdin.readline())
         elif word == "deep":
             self.depth = 300

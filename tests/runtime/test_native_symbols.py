@@ -190,8 +190,9 @@ def test_a_cache_that_is_not_ours_is_refused(kind, library, dynprof, spawn, tmp_
 
 def test_without_memory_for_tables(library, dynprof, spawn, tmp_path):
     run = record(dynprof, spawn, tmp_path, argv_for(library), "--table-memory", "4K")
+    # Those of all processes, and of this one, each once.
     said = [line for line in run.done.err.splitlines() if "take too much memory" in line]
-    assert len(said) == 1, run.done.err
+    assert said and len(said) == len(set(said)) <= 2, run.done.err
     python = [sample for sample in run.dump.of_pid(run.pid) if not sample.flags & samples.NO_PYTHON]
     assert len(python) > 50
     assert all(any(frame.function == "<module>" for frame in run.dump.stack(sample.stack))
