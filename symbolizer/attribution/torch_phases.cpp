@@ -114,6 +114,7 @@ constexpr TorchPhaseRule kRules[] = {
     {"benchmark_fused_nodes", kAutotune},
     {"benchmark_codegened_module", kAutotune},
     {"collective_compute_do_bench", kAutotune},
+    {"offload_constants_", kAutotune, PhaseRole::kNone, kPrefix},
     {"pad_mm_benchmark", kAutotune},
     {"pad_mm_benchmark_get_do_bench", kAutotune},
     {"Benchmarker.benchmark", kAutotune, PhaseRole::kNone, kPart},  // 2.6, and subclasses in 2.9
