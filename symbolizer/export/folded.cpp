@@ -25,11 +25,17 @@ std::string frame_text(std::string_view text) {
   return out;
 }
 
+// "[libc.so.6]" for a frame without a name; of what is no file, the brackets are there ("[vdso]", "[jit]").
+std::string object_text(std::string_view file) {
+  const std::string_view name = base_name(file);
+  return frame_text(name.starts_with('[') ? std::string(name) : fmt::format("[{}]", name));
+}
+
 std::string describe(const ResolvedFrame& frame, bool lines) {
   if (frame.kind == FrameKind::kKernel) return frame_text(frame.function) + "_[k]";
   if (frame.kind == FrameKind::kNative) {
     if (frame.unreadable == Unreadable::kNo) return frame_text(frame.function);
-    return frame_text(fmt::format("[{}]", base_name(frame.file)));
+    return object_text(frame.file);
   }
   if (frame.unreadable != Unreadable::kNo) return frame_text(frame.function);
   std::int32_t line = lines && frame.line > 0 ? frame.line : frame.first_line;

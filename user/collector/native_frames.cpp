@@ -171,7 +171,7 @@ FrameId NativeFrames::made_frame(pid_t pid, std::uint64_t space, std::uint64_t a
     made.pid = pid;
     if (open_files_ < kMaxOpenFiles) made.perf_map = open_perf_map(pid);
     if (made.perf_map) open_files_++;
-    made.name = writer_.string(made.perf_map ? fmt::format("perf-{}.map", pid) : "[anonymous]");
+    made.name = writer_.string(made.perf_map ? fmt::format("perf-{}.map", pid) : "[jit]");
   }
   return frame_of(pid, made.name, address, made.frames);
 }
