@@ -16,4 +16,12 @@ inline std::uint64_t clock_ns(clockid_t clock) {
 
 inline std::uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
 
+// For poll(2): how many milliseconds there are until then, `at_most` if more.
+inline int ms_until(std::uint64_t time_ns, int at_most) {
+  const std::uint64_t now = monotonic_ns();
+  if (time_ns <= now) return 0;
+  const std::uint64_t ms = (time_ns - now + 999'999) / 1'000'000;
+  return ms < static_cast<std::uint64_t>(at_most) ? static_cast<int>(ms) : at_most;
+}
+
 }  // namespace dynprof

@@ -115,8 +115,7 @@ class LiveSession final : public Session {
     attach_off_cpu();
     TRY(sampling_.begin(std::move(events_.cpus)));
     look_for_gpus(monotonic_ns(), start_ns_ + kFirstLooksNs);
-    watchpoints_need_admin_ =
-        options_.watchpoints && !options_.passive && perf_events_need_admin();
+    watchpoints_need_admin_ = options_.watchpoints && !options_.passive && perf_events_need_admin();
     drop_what_is_not_needed();
     sampling_since_ns_ = monotonic_ns();
     return {};
@@ -138,14 +137,15 @@ class LiveSession final : public Session {
     }
     const std::uint64_t flush_every = options_.max_bytes ? StopRules::kSpaceCheckNs : kFlushEveryNs;
     std::uint64_t next_flush = start_ns_ + flush_every;
-    std::uint64_t next_progress = 0, next_tick = 0;
+    std::uint64_t next_progress = 0, next_tick = 0, next_note = UINT64_MAX;
     Result<void> written;
     bool all_read = true;
     while (true) {
       pollfd ring = {kernel_->ring_fd(), POLLIN, 0};
-      if (all_read) poll(&ring, 1, kPollMs);
+      if (all_read) poll(&ring, 1, ms_until(next_note, kPollMs));
       std::uint64_t now = monotonic_ns();
       all_read = consume();
+      next_note = UINT64_MAX;
       if (off_cpu_ && now >= next_tick) {
         off_cpu_->tick();
         next_tick = now + kTickNs;
@@ -153,6 +153,7 @@ class LiveSession final : public Session {
       for (auto& [pid, process] : processes_) {
         process.write_lines(writer);
         process.refresh_facts(now);
+        next_note = std::min(next_note, process.facts().note_due_ns());
       }
       if (std::string problem = sampling_.follow(now); !problem.empty()) note(problem);
       look_again(now);

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "user/collector/clock.h"
 #include "user/generated/find_generated.h"
 #include "user/generated/merge_generated.h"
-#include "user/history/compile_history.h"
+#include "user/history/metric_fields.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/remote_memory.h"
 
@@ -19,9 +20,10 @@ namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr std::uint64_t kHistoryNs = kSecondNs;
-constexpr std::uint64_t kShareOfTime = 10;  // a tenth, for reading it after compiles
-// torch 2.6 to 2.15 notes a compile just after its outermost phase.
-constexpr std::uint64_t kUntilNotedNs = kSecondNs / 200;
+// torch 2.6 to 2.15 notes a compile some 2 ms after the end of its outermost phase; a slow machine takes longer.
+constexpr std::uint64_t kUntilNotedNs[] = {2'000'000, 1'000'000,  2'000'000,
+                                           5'000'000, 10'000'000, 30'000'000};
+constexpr std::size_t kNotesKept = 64;  // as many as torch keeps
 constexpr std::uint64_t kQuietNs = kSecondNs / 5;
 constexpr std::uint64_t kGeneratedNs = 5 * kSecondNs;
 constexpr std::chrono::milliseconds kReadAtMost{1000};
@@ -30,6 +32,13 @@ constexpr std::size_t kGeneratedBytes = 24u << 20;
 
 std::string to_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool has_row(const CompileHistory& history, const HistoryRow& row) {
+  return std::any_of(history.rows.begin(), history.rows.end(), [&](const HistoryRow& other) {
+    return other.trace_id == row.trace_id && other.kind == row.kind &&
+           other.start_us == row.start_us;
+  });
 }
 
 }  // namespace
@@ -41,8 +50,19 @@ void TorchFacts::compiled(std::uint64_t now_ns) {
 
 void TorchFacts::compile_ended(std::uint64_t now_ns) {
   compiled(now_ns);
-  next_history_ns_ =
-      std::max(std::min(next_history_ns_, soonest_history_ns_), now_ns + kUntilNotedNs);
+  note_tries_ = 0;
+  note_due_ns_ = now_ns + kUntilNotedNs[0];
+}
+
+void TorchFacts::read_note(RemoteObjects& objects, const PythonRuntime& python,
+                           std::uint64_t now_ns) {
+  if (now_ns < note_due_ns_) return;
+  std::vector<HistoryRow> rows = new_rows_.read(objects, python);
+  note_due_ns_ = UINT64_MAX;
+  if (rows.empty() && ++note_tries_ < static_cast<int>(std::size(kUntilNotedNs)))
+    note_due_ns_ = monotonic_ns() + kUntilNotedNs[note_tries_];
+  for (HistoryRow& row : rows) notes_.push_back(std::move(row));
+  while (notes_.size() > kNotesKept) notes_.pop_front();
 }
 
 void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
@@ -83,11 +103,7 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
                                      bool history, bool generated, bool at_end) {
   Reading reading;
   if (history) {
-    const std::uint64_t began = monotonic_ns();
-    if (auto found = read_compile_history(objects, python))
-      reading.history = to_text(to_json(*found));
-    reading.history_read_ns = monotonic_ns();
-    reading.history_took_ns = reading.history_read_ns - began;
+    if (auto found = read_compile_history(objects, python)) reading.history = std::move(*found);
   }
   if (generated) {
     GeneratedLimits limits;
@@ -99,23 +115,35 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
 }
 
 void TorchFacts::take(Reading reading) {
-  if (reading.history_read_ns != 0)
-    soonest_history_ns_ = reading.history_read_ns + kShareOfTime * reading.history_took_ns;
-  if (!reading.history.empty()) history_ = std::move(reading.history);
+  take_history(std::move(reading.history));
   if (!reading.generated) return;
   GeneratedLimits limits;
   limits.total_bytes = kGeneratedBytes;
   generated_ = merge_generated(std::move(generated_), std::move(*reading.generated), limits);
 }
 
+void TorchFacts::take_history(std::optional<CompileHistory> found) {
+  if (!found) return;
+  // An interpreter that ends clears its modules first: what is left of them is no news.
+  const bool cleared = !found->dynamo_imported || !found->problems.empty();
+  if (history_ && !history_->rows.empty() && found->rows.empty() && cleared) return;
+  history_ = std::move(found);
+}
+
 void TorchFacts::write_history(const char* when, pid_t pid, RecordingWriter& writer) const {
-  if (history_.empty()) return;
+  if (!history_ && notes_.empty()) return;
+  CompileHistory history = history_.value_or(CompileHistory());
+  history.pid = pid;
+  history.dynamo_imported = history.dynamo_imported || !notes_.empty();
+  for (const HistoryRow& note : notes_)
+    if (!has_row(history, note)) history.rows.push_back(note);
+  name_by_frame(history.rows);
   Fact fact;
   fact.pid = pid;
   fact.time_ns = monotonic_ns();
   fact.kind = writer.string("history");
   fact.name = writer.string(when);
-  fact.body = writer.blob(history_);
+  fact.body = writer.blob(to_text(to_json(history)));
   writer.fact(fact);
 }
 

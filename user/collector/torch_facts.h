@@ -5,12 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <future>
 #include <optional>
 #include <string>
 
 #include "symbolizer/recording/writer.h"
 #include "user/generated/generated_file.h"
+#include "user/history/compile_history.h"
+#include "user/history/new_rows.h"
 #include "user/target/python_runtime.h"
 #include "user/target/remote_objects.h"
 
@@ -20,9 +23,14 @@ class TorchFacts {
  public:
   // Something of a compile happened: what was read is out of date.
   void compiled(std::uint64_t now_ns);
-  // A compile is over, and torch notes it. The process may end at any moment: the history is read at once,
-  // unless that would take more than a tenth of a CPU.
+  // A compile is over, and torch notes it. The process may end at any moment: that note is read at once,
+  // without the rest of the history.
   void compile_ended(std::uint64_t now_ns);
+  // When to look for the note of a compile that ended; UINT64_MAX: no compile did.
+  std::uint64_t note_due_ns() const { return note_due_ns_; }
+  // Reads it if it is time to. Some 200 small reads, by the calling thread: a thread of its own would come
+  // too late for a process that exits.
+  void read_note(RemoteObjects& objects, const PythonRuntime& python, std::uint64_t now_ns);
   // Reads again what is out of date, not too often: some 30 ms for the history once a second, and some
   // 100 ms for the generated code every five to ten.
   void refresh(const PythonRuntime& python, std::uint64_t now_ns);
@@ -37,20 +45,22 @@ class TorchFacts {
 
  private:
   struct Reading {
-    std::string history;  // "": not asked, or not readable
+    std::optional<CompileHistory> history;  // nothing: not asked, or not readable
     std::optional<GeneratedCode> generated;
-    std::uint64_t history_took_ns = 0;
-    std::uint64_t history_read_ns = 0;  // when that was
   };
   static Reading read(RemoteObjects& objects, const PythonRuntime& python, bool history,
                       bool generated, bool at_end);
   void take(Reading reading);
+  void take_history(std::optional<CompileHistory> found);
   void write_history(const char* when, pid_t pid, RecordingWriter& writer) const;
 
-  std::string history_;  // JSON
+  std::optional<CompileHistory> history_;
   bool history_is_old_ = true;
   std::uint64_t next_history_ns_ = 0;
-  std::uint64_t soonest_history_ns_ = 0;  // after a compile
+  NewRows new_rows_;
+  std::deque<HistoryRow> notes_;  // that history_ does not have yet
+  std::uint64_t note_due_ns_ = UINT64_MAX;
+  int note_tries_ = 0;
   GeneratedCode generated_;
   bool generated_is_old_ = true;
   std::uint64_t next_generated_ns_ = 0;

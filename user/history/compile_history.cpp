@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <set>
 
 #include "user/history/break_join.h"
 #include "user/history/graph_breaks.h"
 #include "user/history/metric_fields.h"
+#include "user/history/row_reader.h"
 #include "user/target/bounded_memory.h"
 #include "user/target/torch_layout.h"
 
@@ -16,8 +16,6 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxRows = 1024;  // the deque's limit is 64, but a program may raise it
-constexpr std::size_t kMaxFields = 512;
-constexpr std::size_t kMaxItems = 256;
 constexpr std::size_t kMaxBreaks = 2048;
 constexpr std::size_t kMaxTimed = 4096;  // functions
 constexpr std::size_t kMaxCalls = 2000;  // seconds of one
@@ -26,12 +24,6 @@ constexpr std::size_t kMaxGroups = 256;
 constexpr std::size_t kMaxCounts = 2048;
 constexpr std::size_t kMaxText = 65'536;
 constexpr int kTries = 3;
-
-std::int64_t clock_us(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
-}
 
 class Reader {
  public:
@@ -120,64 +112,18 @@ class Reader {
     row_items_.clear();
     unread_rows_ = 0;
     unread_fields_.clear();
-    std::int64_t offset = clock_us(CLOCK_REALTIME) - clock_us(CLOCK_MONOTONIC);
     for (std::uint64_t item : items) {
-      HistoryRow row;
-      if (!values_.is_a(item, "CompilationMetrics") || !read_metrics(item, row)) {
+      auto row = read_row(values_, item, unread_fields_);
+      if (!row) {
         ++unread_rows_;
         continue;
       }
-      interpret_metrics(row, offset);
-      history_.rows.push_back(std::move(row));
+      history_.rows.push_back(std::move(*row));
       row_items_.push_back(item);
     }
   }
 
-  bool read_metrics(std::uint64_t object, HistoryRow& row) {
-    auto named = values_.attributes(object, kMaxFields);
-    if (!named || named->empty()) return false;
-    std::vector<std::uint64_t> addresses;
-    for (const NamedValue& field : *named) addresses.push_back(field.value);
-    std::vector<RemoteValue> scalars = values_.values(addresses, kMaxText);
-    for (std::size_t i = 0; i < named->size(); ++i) {
-      MetricValue value;
-      value.scalar = std::move(scalars[i]);
-      if (value.scalar.kind == RemoteValue::Kind::kOther) read_container(addresses[i], value);
-      if (value.scalar.kind == RemoteValue::Kind::kNothing) unread_fields_.insert((*named)[i].name);
-      row.metrics.emplace_back(std::move((*named)[i].name), std::move(value));
-    }
-    return true;
-  }
-
-  // Sets and lists of strings (restart_reasons, stack_trace), dicts (feature_usage).
-  void read_container(std::uint64_t object, MetricValue& value) {
-    auto items = values_.list_items(object, kMaxItems);
-    bool sorted = !items;
-    if (!items) items = values_.set_items(object, kMaxItems);
-    if (items) {
-      value.shape = MetricValue::Shape::kItems;
-      value.items = values_.values(*items, kMaxText);
-      if (sorted) {
-        std::sort(value.items.begin(), value.items.end(),
-                  [](const RemoteValue& a, const RemoteValue& b) { return a.text < b.text; });
-      }
-      return;
-    }
-    auto pairs = values_.dict_items(object, kMaxItems);
-    if (!pairs) return;
-    value.shape = MetricValue::Shape::kPairs;
-    for (const DictEntry& pair : *pairs) {
-      auto key = values_.read_str(pair.key, kMaxText);
-      if (key) value.pairs.emplace_back(std::move(*key), values_.value(pair.value, kMaxText));
-    }
-  }
-
   void drop_runtime_rows() {
-    auto is_runtime = [](const HistoryRow& row) {
-      const MetricValue* metric = find_metric(row, "is_runtime");
-      return metric && metric->scalar.kind == RemoteValue::Kind::kBool &&
-             metric->scalar.integer == 1;
-    };
     for (HistoryRow& row : history_.rows) {
       if (is_runtime(row)) history_.runtime.push_back(row);
     }

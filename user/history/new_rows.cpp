@@ -1,0 +1,49 @@
+#include "user/history/new_rows.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "user/history/row_reader.h"
+#include "user/target/bounded_memory.h"
+#include "user/target/remote_values.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxItems = 1024;  // the deque's limit is 64, but a program may raise it
+
+std::uint64_t find_deque(RemoteObjects& objects, const PythonRuntime& runtime) {
+  auto utils = objects.find_module(runtime.main_interpreter, "torch._dynamo.utils");
+  return utils ? objects.module_get(*utils, "_compilation_metrics").value_or(0) : 0;
+}
+
+}  // namespace
+
+std::vector<HistoryRow> NewRows::read(RemoteObjects& objects, const PythonRuntime& runtime) {
+  BoundedMemory memory(objects.memory(), 10'000, 8 << 20);
+  RemoteObjects bounded(memory, objects.layout());
+  bounded.set_str_type(objects.str_type());
+  RemoteValues values(bounded, runtime);
+  auto items = deque_ == 0 ? std::nullopt : values.deque_items(deque_, kMaxItems);
+  if (!items) {  // the first look, or the program set another limit, which makes a new deque
+    deque_ = find_deque(bounded, runtime);
+    if (deque_ != 0) items = values.deque_items(deque_, kMaxItems);
+  }
+  if (!items || items->empty() || items->back() == newest_) return {};
+  auto known = std::find(items->rbegin(), items->rend(), newest_);
+  std::ptrdiff_t count = newest_ == 0 ? 1 : known - items->rbegin();
+  auto first = items->end() - std::min<std::ptrdiff_t>(count, kRowsAtMost);
+  std::vector<HistoryRow> rows;
+  std::set<std::string> unread_fields;
+  for (auto item = first; item != items->end(); ++item) {
+    auto row = read_row(values, *item, unread_fields);
+    if (!row) return rows;  // being made or freed: the next look may have it
+    newest_ = *item;
+    if (!is_runtime(*row)) rows.push_back(std::move(*row));
+  }
+  return rows;
+}
+
+}  // namespace dynprof
