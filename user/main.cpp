@@ -4,10 +4,12 @@
 #include <string>
 #include <string_view>
 
+#include "symbolizer/symbols/demangle.h"
 #include "user/cli/commands.h"
 #include "user/cli/options.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
+#include "user/symbols/long_names.h"
 #include "user/symbols/place_helper.h"
 #include "user/symbols/place_reader.h"
 
@@ -48,8 +50,10 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace dynprof;
   if (argc == 2 && argv[1] == std::string_view(kPlaceHelperVerb)) return run_place_helper();
+  if (argc == 2 && argv[1] == std::string_view(kNameHelperVerb)) return run_name_helper();
   prepare_standard_streams();
   PlaceReader::set_helper("/proc/self/exe");
+  set_long_names(LongNames("/proc/self/exe"));
   // We throw nothing, but libraries do where memory runs out: a status, not an abort.
   try {
     return run(argc, argv);

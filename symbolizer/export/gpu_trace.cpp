@@ -10,7 +10,7 @@
 #include "symbolizer/export/gpu_occupancy.h"
 #include "symbolizer/export/gpu_rows.h"
 #include "symbolizer/export/trace_file.h"
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 
 namespace dynprof {
 namespace {

@@ -1,14 +1,13 @@
 #include "symbolizer/symbols/elf_symbols.h"
 
-#include <cxxabi.h>
 #include <elf.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <memory>
+
+#include "symbolizer/symbols/demangle.h"
 
 namespace dynprof {
 namespace {
@@ -17,7 +16,6 @@ namespace {
 constexpr std::size_t kMaxSymbols = 4'000'000;
 constexpr std::size_t kMaxSegments = 256;
 constexpr std::size_t kMaxSections = 65'535;
-constexpr std::size_t kMangledBytes = 16 * kMaxSymbolBytes;
 constexpr std::size_t kBlock = 64 * 1024 / sizeof(Elf64_Sym) * sizeof(Elf64_Sym);
 // Hand-written assembly has size 0: it goes on for so long at most.
 constexpr std::uint64_t kWithoutSize = 4096;
@@ -68,18 +66,6 @@ std::vector<ImageSegment> read_segments(const ImageBytes& image, const Elf64_Ehd
 }
 
 }  // namespace
-
-std::string demangle(const char* mangled) {
-  std::string name(mangled, strnlen(mangled, kMangledBytes));
-  if (name.rfind("_Z", 0) == 0 && name.size() < kMangledBytes) {
-    int status = 0;
-    std::unique_ptr<char, decltype(&std::free)> text(
-        abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), std::free);
-    if (status == 0 && text) name = text.get();
-  }
-  if (name.size() > kMaxSymbolBytes) name.resize(kMaxSymbolBytes);
-  return name;
-}
 
 std::optional<std::uint64_t> address_at(std::span<const ImageSegment> segments,
                                         std::uint64_t file_offset) {
@@ -164,7 +150,7 @@ std::optional<std::string> ElfSymbols::find_address(std::uint64_t address) const
     --after;
     const std::uint64_t size = after->size != 0 ? after->size : kWithoutSize;
     if (address - after->address >= size) continue;
-    std::string name = name_of(*after, kMangledBytes);
+    std::string name = name_of(*after, kMaxMangledBytes);
     // "pthread_mutex_lock@@GLIBC_2.2.5": which version of it is of no matter here.
     name.resize(std::min(name.find('@'), name.size()));
     if (!name.empty()) return demangle(name.c_str());

@@ -69,8 +69,4 @@ class ElfSymbols {
 std::optional<std::uint64_t> address_at(std::span<const ImageSegment> segments,
                                         std::uint64_t file_offset);
 
-// C++ names made readable, bounded to `kMaxSymbolBytes`; others as they are.
-inline constexpr std::size_t kMaxSymbolBytes = 1024;
-std::string demangle(const char* mangled);
-
 }  // namespace dynprof

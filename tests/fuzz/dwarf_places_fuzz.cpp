@@ -17,7 +17,7 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
 #include "symbolizer/recording/model.h"
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 #include "user/symbols/dwarf_places.h"
 #include "user/symbols/place_wire.h"
 

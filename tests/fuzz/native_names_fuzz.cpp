@@ -10,6 +10,7 @@
 #include <elf.h>
 
 #include "symbolizer/base/result.h"
+#include "symbolizer/symbols/demangle.h"
 #include "symbolizer/symbols/elf_symbols.h"
 #include "symbolizer/symbols/short_name.h"
 

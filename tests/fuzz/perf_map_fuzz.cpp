@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "symbolizer/base/result.h"
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 #include "user/symbols/perf_map.h"
 
 using namespace dynprof;

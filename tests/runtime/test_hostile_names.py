@@ -4,8 +4,11 @@ surrogates. They must not become terminal commands, report rows, paths, or broke
 import json
 import pstats
 import re
+import subprocess
 
 import pytest
+
+import support
 
 pytestmark = pytest.mark.root_bpf
 
@@ -87,3 +90,25 @@ def test_hostile_names_stay_names(dynprof, recorded, tmp_path):
     for line in exports["folded"].decode().splitlines():
         # One stack a line: "frame;frame;… count".
         assert re.fullmatch(r"[^\x00-\x08\x0b-\x1f\x7f]+ \d+", line), repr(line[:200])
+
+
+def test_names_that_fill_memory_end_their_reader(tmp_path):
+    """A C++ name of 250 bytes may stand for gigabytes of text. The process that is given such names ends."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    hostile = "_Z1f1TIiiE" + "".join(f"S_IS{digit}_S{digit}_E" for digit in digits[:35])
+
+    def demangled(name):
+        (tmp_path / "name").write_text(name)
+        with open(tmp_path / "name", "rb") as request:
+            done = subprocess.run(
+                ["bash", "-c", f'exec "$0" long-name 3<&{request.fileno()}', support.BUILD / "dynprof-bpf"],
+                pass_fds=[request.fileno()],
+                capture_output=True,
+                timeout=60,
+            )
+        return done.returncode, done.stdout
+
+    assert demangled("_ZN2at6native3addERKNS_6TensorE") == (0, b"at::native::add(at::Tensor const&)")
+    assert demangled("main") == (10, b"")
+    status, text = demangled(hostile)
+    assert status != 0 and text == b""

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "symbolizer/base/unique_fd.h"
+#include "symbolizer/symbols/demangle.h"
 #include "symbolizer/symbols/elf_symbols.h"
 #include "symbolizer/symbols/short_name.h"
 #include "user/symbols/perf_map.h"

@@ -12,7 +12,7 @@
 
 #include "symbolizer/base/unique_fd.h"
 #include "symbolizer/recording/model.h"
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 #include "user/symbols/confined_process.h"
 #include "user/symbols/place_wire.h"
 

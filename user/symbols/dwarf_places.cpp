@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "symbolizer/recording/model.h"
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 #include "user/symbols/place_wire.h"
 
 namespace dynprof {

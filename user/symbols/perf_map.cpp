@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <charconv>
 
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 #include "user/target/process.h"
 #include "user/target/safe_open.h"
 #include "user/target/target_rights.h"

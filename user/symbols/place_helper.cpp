@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <vector>
 
+#include "symbolizer/symbols/demangle.h"
 #include "user/symbols/confined_process.h"
 #include "user/symbols/dwarf_places.h"
 #include "user/symbols/place_wire.h"
@@ -44,6 +45,7 @@ void write_out(ByteWriter& out) {
 
 int run_place_helper() {
   if (!confine_self()) return kNotConfined;
+  set_long_names(demangle_unbounded);
   const auto addresses = decode_wanted(read_request());
   if (!addresses) return kBadRequest;
   ByteWriter out;

@@ -6,7 +6,7 @@
 
 #include "symbolizer/base/byte_reader.h"
 #include "symbolizer/recording/model.h"
-#include "symbolizer/symbols/elf_symbols.h"
+#include "symbolizer/symbols/demangle.h"
 
 namespace dynprof {
 namespace {

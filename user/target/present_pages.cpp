@@ -61,7 +61,8 @@ bool PresentPages::known(pid_t pid, const RemoteRange& range, std::uint64_t now_
   const std::uint64_t count = page_count(range);
   for (std::uint64_t i = 0; i < count; ++i) {
     const Known& place = place_of(pid, first + i * kPage);
-    if (place.pid != pid || place.page != first + i * kPage || place.until_ms < now_ms) return false;
+    if (place.pid != pid || place.page != first + i * kPage || place.until_ms < now_ms)
+      return false;
   }
   return count != 0;
 }
