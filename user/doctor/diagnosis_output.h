@@ -8,7 +8,8 @@
 
 namespace dynprof {
 
-// One line for each check, the hint of those that are not ok below it, and the verdict at the end.
+// One line for each check, the hint of those that are not ok below it (one for several
+// in a row that share it), and the verdict at the end.
 std::string diagnosis_text(const Diagnosis& diagnosis);
 
 // docs/troubleshooting.md has the shape.

@@ -58,12 +58,14 @@ std::string diagnosis_text(const Diagnosis& diagnosis) {
   std::string text;
   for (const CheckGroup& group : diagnosis.groups) {
     text += escape_terminal(title(group, diagnosis)) + "\n";
-    for (const Check& check : group.checks) {
+    for (std::size_t i = 0; i < group.checks.size(); i++) {
+      const Check& check = group.checks[i];
       text += fmt::format("  {:<{}}{:<{}}{}", state_text(check.state), kStateWidth, check.name,
                           names, escape_terminal(check.finding));
       if (!check.consequence.empty()) text += ": " + escape_terminal(check.consequence);
       text += '\n';
-      if (!check.fix.empty())
+      const bool again = i + 1 < group.checks.size() && group.checks[i + 1].fix == check.fix;
+      if (!check.fix.empty() && !again)
         text += fmt::format("{:>{}}hint: {}\n", "", kStateWidth + 2, escape_terminal(check.fix));
     }
     text += '\n';

@@ -167,7 +167,7 @@ Check capability_check(std::uint64_t effective, bool admin_for_perf) {
   if (!needed.empty())
     return {"capabilities", CheckState::kMissing,
             fmt::format("without {}", fmt::join(needed, ", ")), "not permitted to record",
-            "sudo dynprof-bpf; in a container: --cap-add BPF,PERFMON,SYS_PTRACE"};
+            "run it with sudo; in a container: --cap-add BPF,PERFMON,SYS_PTRACE"};
   std::vector<std::string> lacking;
   for (const Wanted& wanted : kWanted)
     if (!has(effective, wanted.capability))
@@ -178,7 +178,7 @@ Check capability_check(std::uint64_t effective, bool admin_for_perf) {
   return {"capabilities", CheckState::kDegraded,
           fmt::format("without {}", fmt::join(lacking, ", ")),
           no_admin && admin_for_perf ? "watchpoints and samples need CAP_SYS_ADMIN here" : "",
-          "run it with sudo; in a container --cap-add each"};
+          "run it with sudo; in a container: --cap-add each of them"};
 }
 
 Check container_check(const std::string& root, bool initial_pid_namespace) {

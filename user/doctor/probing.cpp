@@ -20,7 +20,7 @@ OwnRights own_rights(std::uint64_t effective_capabilities) {
 Check judge_trial(const Trial& trial, int problem, bool permitted) {
   if (problem == 0) return {trial.name, CheckState::kOk, trial.works, "", ""};
   if (!permitted && (problem == EPERM || problem == EACCES))
-    return {trial.name, CheckState::kUnknown, "not probed, no permission", "",
+    return {trial.name, CheckState::kUnknown, "not probed: it needs CAP_BPF and CAP_PERFMON", "",
             "sudo dynprof-bpf doctor"};
   return {trial.name, trial.failed, fmt::format("{} ({})", trial.fails, errno_text(problem)),
           trial.consequence, trial.fix};

@@ -37,10 +37,12 @@ Check process_check(pid_t pid, const ProcessStat& stat) {
 }
 
 Check python_check(const PythonRuntime& python) {
+  const std::string way =
+      python.found_by.substr(0, python.found_by.find(" in " + python.image_path));
   return {"python", CheckState::kOk,
-          fmt::format("CPython {}{} in {}, found by {}; {} threads of Python", python.version,
-                      python.layout.free_threaded ? " (free-threaded)" : " with a GIL",
-                      python.image_path, python.found_by, python.threads.size()),
+          fmt::format("CPython {} {} in {}, by {}; threads of Python: {}", python.version,
+                      python.layout.free_threaded ? "(free-threaded)" : "with a GIL",
+                      python.image_path, way, python.threads.size()),
           "", ""};
 }
 
@@ -57,8 +59,8 @@ Check torch_check(RemoteObjects& objects, const PythonRuntime& python,
             "compiles come from the other sources",
             "docs/attribution.md says which torch has them"};
   if (!torch->complete)
-    return {"torch", CheckState::kOk, fmt::format("{}; nothing was compiled yet", version),
-            "the rest is found at the first compile", ""};
+    return {"torch", CheckState::kOk, fmt::format("{}; not known yet: {}", version, torch->missing),
+            "it is looked for again while recording", ""};
   return {"torch", CheckState::kOk, fmt::format("{}; all that tells compiles was found", version),
           "", ""};
 }
