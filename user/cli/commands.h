@@ -10,5 +10,6 @@ int run_report(const CommandLine& line);
 int run_export(const CommandLine& line);
 int run_compiles(const CommandLine& line);
 int run_dump(const CommandLine& line);
+int run_doctor(const CommandLine& line);
 
 }  // namespace dynprof

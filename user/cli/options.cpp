@@ -15,7 +15,7 @@
 namespace dynprof {
 namespace {
 
-constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles", "dump"};
+constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles", "dump", "doctor"};
 
 constexpr const char* kDescription =
     "See, per torch.compile trace id, where a live Python process spends its compile time.\n"
@@ -85,6 +85,7 @@ struct RawOptions {
   bool no_cmdlines = false;
   std::string compiles_pid;
   std::string dump_pid;
+  std::string doctor_pid;
 };
 
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
@@ -222,6 +223,22 @@ Result<void> finish_dump(CommandLine& line, const RawOptions& raw) {
   return {};
 }
 
+void add_doctor(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* verb = app.add_subcommand("doctor", "what would work here, and how to fix the rest");
+  verb->add_option("-p,--pid", raw.doctor_pid, "process to look at, too")->type_name("PID");
+  verb->add_flag("--json", line.doctor.json, "as JSON");
+  verb->footer("Exit status 3: a recording would not work. It changes nothing.");
+}
+
+Result<void> finish_doctor(CommandLine& line, const RawOptions& raw) {
+  if (raw.doctor_pid.empty()) return {};
+  ASSIGN_OR_RETURN(auto pids, parse_pids(raw.doctor_pid));
+  if (pids.size() != 1)
+    return usage_error("doctor looks at one process", "for example doctor --pid 4242");
+  line.doctor.pid = pids.front();
+  return {};
+}
+
 Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   if (!raw.pid.empty()) {
     ASSIGN_OR_RETURN(line.record.pids, parse_pids(raw.pid));
@@ -342,6 +359,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   add_export(app, line, raw);
   add_compiles(app, line, raw);
   add_dump(app, line, raw);
+  add_doctor(app, line, raw);
 
   if (words.empty() && !has_command) {
     TRY(print_out(app.help()));
@@ -362,7 +380,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
       return usage_error(
           fmt::format("unknown verb '{}'", words[0]),
           suggestion.empty()
-              ? "verbs are record, report, export, compiles and dump; dynprof-bpf --help"
+              ? "verbs are record, report, export, compiles, dump and doctor; dynprof-bpf --help"
               : fmt::format("did you mean {}?", suggestion));
     }
     words.insert(words.begin(), "record");
@@ -397,6 +415,9 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   } else if (verb == "dump") {
     line.verb = Verb::kDump;
     TRY(finish_dump(line, raw));
+  } else if (verb == "doctor") {
+    line.verb = Verb::kDoctor;
+    TRY(finish_doctor(line, raw));
   } else {
     line.verb = verb == "report" ? Verb::kReport : Verb::kExport;
     if (line.verb == Verb::kExport) {

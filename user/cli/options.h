@@ -71,7 +71,12 @@ struct DumpOptions {
   bool json = false;
 };
 
-enum class Verb { kRecord, kReport, kExport, kCompiles, kDump, kDone };
+struct DoctorOptions {
+  std::int32_t pid = 0;  // 0: none
+  bool json = false;
+};
+
+enum class Verb { kRecord, kReport, kExport, kCompiles, kDump, kDoctor, kDone };
 
 struct CommandLine {
   Verb verb = Verb::kDone;  // kDone: --help or --version was answered
@@ -80,6 +85,7 @@ struct CommandLine {
   ExportOptions exports;
   CompilesOptions compiles;
   DumpOptions dump;
+  DoctorOptions doctor;
   bool quiet = false;
   int verbose = 0;
 };

@@ -63,6 +63,8 @@ std::uint64_t effective_capabilities(const std::string& status_text) {
   return std::strtoull(status_text.c_str() + at + 8, nullptr, 16);
 }
 
+std::uint64_t own_capabilities() { return effective_capabilities(read_own_status()); }
+
 std::vector<std::string> missing_capabilities(std::uint64_t effective) {
   std::vector<std::string> missing;
   for (const Needed& needed : kNeeded) {
@@ -74,7 +76,7 @@ std::vector<std::string> missing_capabilities(std::uint64_t effective) {
 }
 
 Result<void> check_may_record(const std::string& command_line) {
-  auto missing = missing_capabilities(effective_capabilities(read_own_status()));
+  auto missing = missing_capabilities(own_capabilities());
   if (!missing.empty())
     return error(fmt::format("not permitted to record: missing {}", fmt::join(missing, ", ")),
                  fmt::format("sudo {}", command_line));

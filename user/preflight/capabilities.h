@@ -13,6 +13,9 @@ namespace dynprof {
 // Bit set of effective capabilities from the text of /proc/PID/status; 0 where it is not there.
 std::uint64_t effective_capabilities(const std::string& status_text);
 
+// Ours.
+std::uint64_t own_capabilities();
+
 // Names of those needed to record that are missing from `effective`; CAP_SYS_ADMIN stands in for
 // CAP_BPF and CAP_PERFMON, as in the kernel.
 std::vector<std::string> missing_capabilities(std::uint64_t effective);

@@ -1,0 +1,24 @@
+// What of the product would work on one process. Reads its memory and its files in /proc; changes nothing.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "user/doctor/check.h"
+#include "user/gpu/gpu_process.h"
+#include "user/target/python_runtime.h"
+
+namespace dynprof {
+
+std::vector<Check> target_checks(pid_t pid);
+
+// Parts of it.
+Check python_fault_check(const Error& why, const PythonDiscovery& details);
+Check gpu_check(const CudaMappings& cuda);
+Check tracer_check(const std::string& tracer_pid);  // the field TracerPid
+// Whether the arguments, each ended by a 0 byte, are of a dynprof-bpf that names this process.
+bool records(std::string_view arguments, pid_t pid);
+
+}  // namespace dynprof
