@@ -131,9 +131,10 @@ struct {
   __type(value, struct code_cache);
 } code_caches SEC(".maps");
 
+/* User space alone inserts. Allocated as a whole, some 6 MB: before Linux 6.1 programs of perf events may
+ * use no other hash. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(map_flags, BPF_F_NO_PREALLOC);
   __uint(max_entries, DP_MAX_KNOWN_CODES);
   __type(key, struct dp_marker_key);
   __type(value, struct dp_marker_code);

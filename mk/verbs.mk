@@ -1,6 +1,6 @@
 # The verbs. "## text" after a verb is its line in `make help`.
 
-.PHONY: all setup demo check test-interpreters check-unit check-load check-runtime check-style check-format faults \
+.PHONY: all setup demo check test-interpreters check-unit check-load check-runtime check-style check-format faults kernels matrix clean-matrix \
         test-binaries unit fuzz fuzz-long fuzz-replays bench format tidy install clean distclean help
 
 all: $(PROGRAM)  ## build build/dynprof-bpf
@@ -48,6 +48,20 @@ faults: setup  ## faults and hostile targets, the long form (root); ARGS="hostil
 	$(Q)$(MAKE) --no-print-directory all test-binaries
 	$(Q)$(MAKE) --no-print-directory SAN=1 all
 	$(Q)$(VENV)/bin/python tests/faults/run.py $(ARGS)
+
+# Emulated: some ten minutes for each kernel.
+kernels: setup  ## boot Debian's kernels in QEMU and record on each (root); ARGS="--only 6.1" narrows it
+	$(Q)scripts/setup.sh packages scripts/packages-kernels.txt
+	$(Q)$(MAKE) --no-print-directory all test-binaries
+	$(Q)$(VENV)/bin/python tests/kernels/run.py $(ARGS)
+
+# Gigabytes of wheels, one combination after the other: hours.
+matrix: setup test-interpreters  ## the real job under each CPython and torch there is; docs/compatibility.md (root)
+	$(Q)$(MAKE) --no-print-directory all test-binaries
+	$(Q)$(VENV)/bin/python tests/matrix/run.py $(ARGS)
+
+clean-matrix:  ## remove what make matrix keeps in the cache directory
+	rm -rf "$${DYNPROF_CACHE:-$$HOME/.cache/dynprof-bpf}/matrix"
 
 check-format:
 	$(Q)$(CLANG_FORMAT) --dry-run -Werror $(FORMATTED)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Set-up, in two steps that can be repeated at will (make remembers them by stamp files):
-#   setup.sh packages     installs the Debian packages of packages.txt that are missing
-#   setup.sh venv DIR     makes a virtual environment with tests/requirements.txt
+#   setup.sh packages [FILE]  installs the Debian packages of packages.txt, or of FILE, that are missing
+#   setup.sh venv DIR         makes a virtual environment with tests/requirements.txt
 # Runs as root, under sudo, or as a user who may use sudo. What it writes in the repository belongs
 # to the person who typed the command. Package indexes are those of apt's and pip's own settings.
 set -euo pipefail
@@ -131,9 +131,9 @@ make_venv() {
 
 case ${1:-} in
   packages)
-    mapfile -t wanted < <(grep -v '^#' scripts/packages.txt)
+    mapfile -t wanted < <(grep -v '^#' "${2:-scripts/packages.txt}")
     install_packages "${wanted[@]}"
     ;;
   venv) make_venv "${2:?directory}" ;;
-  *) fail "usage: setup.sh packages | venv DIR" "make setup runs both" ;;
+  *) fail "usage: setup.sh packages [FILE] | venv DIR" "make setup runs both" ;;
 esac

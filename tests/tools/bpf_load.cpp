@@ -1,5 +1,6 @@
 // Loads every BPF object of the build into this kernel and compares, for each program, how many
 // instructions the verifier walked with a budget: `bpf_load BUDGET_FILE`. Exit 77: not permitted here.
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -82,6 +84,12 @@ std::map<std::string, std::uint64_t> read_budget(const char* path) {
   return budget;
 }
 
+// Linux 6.2 and later. Without it the search for the direct map is refused, and recordings go without.
+bool has_rdonly_cast() {
+  const std::unique_ptr<btf, decltype(&btf__free)> kernel(btf__load_vmlinux_btf(), btf__free);
+  return kernel && btf__find_by_name_kind(kernel.get(), "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -103,7 +111,8 @@ int main(int argc, char** argv) {
   if (load<uprobes_bpf>(results) != 0) failed++;
   if (load<gpu_bpf>(results) != 0) failed++;
   if (load<pid_level_bpf>(results) != 0) failed++;
-  if (load<direct_map_bpf>(results) != 0) failed++;
+  const bool direct_map = has_rdonly_cast();
+  if (direct_map && load<direct_map_bpf>(results) != 0) failed++;
   if (load<offcpu_bpf>(results) != 0) failed++;
   if (load<offcpu_bpf>(results, with_direct_map) != 0) failed++;
   if (load<sampler_plain_bpf>(results) != 0) failed++;
@@ -125,6 +134,10 @@ int main(int argc, char** argv) {
     if (std::any_of(results.begin(), results.end(),
                     [&](const Loaded& loaded) { return loaded.program == name; }))
       continue;
+    if (!direct_map && name == "find_direct_map") {
+      fmt::print("{}: not loaded, this kernel has no bpf_rdonly_cast\n", name);
+      continue;
+    }
     fmt::print("{}: in the budget, but there is no such program  FAILED\n", name);
     failed++;
   }

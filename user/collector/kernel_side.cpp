@@ -16,6 +16,7 @@
 #include "user/collector/open_programs.h"
 #include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
+#include "user/preflight/kernel_features.h"
 #include "watchpoints.skel.h"
 
 namespace dynprof {
@@ -45,6 +46,15 @@ Error bpf_error(const std::string& what, int value) {
     e.hint = "run it with sudo; in a container add --cap-add BPF,PERFMON,SYS_PTRACE";
   if (e.errno_value == EMFILE) e.hint = "ulimit -n 4096";
   return e;
+}
+
+// What libbpf says of it names no cause that a user knows.
+Error refused(const char* programs, int value) {
+  const Error said = bpf_error(fmt::format("the kernel refused the {} programs", programs), value);
+  const std::string missing = missing_kernel_feature();
+  if (missing.empty()) return said;
+  return error(fmt::format("this kernel cannot run dynprof-bpf: {}", missing),
+               "use a newer kernel: Linux 6.1 to 7.2 are tested");
 }
 
 }  // namespace
@@ -262,8 +272,7 @@ Result<Skeleton<sampler_bpf>> load_sampler(const KernelSideOptions& options,
   sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
   set_pid_namespace(sampler->rodata, ours);
   set_direct_map(sampler->rodata, direct_map);
-  if (int rc = sampler_bpf::load(sampler.get()))
-    return bpf_error("the kernel refused the sampling programs", rc);
+  if (int rc = sampler_bpf::load(sampler.get())) return refused("sampling", rc);
   return sampler;
 }
 
@@ -293,22 +302,19 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   TRY(share_map(process->maps.counters, (*sampler)->maps.counters));
   set_pid_namespace(process->rodata, ours);
   process->rodata->keep_command_lines = options.command_lines;
-  if (int rc = process_bpf::load(process.get()))
-    return bpf_error("the kernel refused the process programs", rc);
+  if (int rc = process_bpf::load(process.get())) return refused("process", rc);
 
   Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
   if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
   TRY(share_sampling_maps(watchpoints->maps, (*sampler)->maps));
   set_pid_namespace(watchpoints->rodata, ours);
-  if (int rc = watchpoints_bpf::load(watchpoints.get()))
-    return bpf_error("the kernel refused the watchpoint programs", rc);
+  if (int rc = watchpoints_bpf::load(watchpoints.get())) return refused("watchpoint", rc);
 
   Skeleton<uprobes_bpf> uprobes(uprobes_bpf::open());
   if (!uprobes) return bpf_error("cannot open the probe programs", errno);
   TRY(share_sampling_maps(uprobes->maps, (*sampler)->maps));
   set_pid_namespace(uprobes->rodata, ours);
-  if (int rc = uprobes_bpf::load(uprobes.get()))
-    return bpf_error("the kernel refused the probe programs", rc);
+  if (int rc = uprobes_bpf::load(uprobes.get())) return refused("probe", rc);
 
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),

@@ -21,6 +21,8 @@ constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr int kLooks = 8;
 // Threads there are at attach whose watchpoints are set before they compile.
 constexpr std::size_t kPreparedThreads = 16;
+// Of an event that was read later than this, what the thread compiles by now says nothing.
+constexpr std::uint64_t kFreshNs = 100'000'000;
 constexpr std::uint64_t kMaxNewBreaks = 64;  // between two phases
 constexpr std::uint64_t kListSize = 16;      // PyListObject.ob_size
 
@@ -151,6 +153,7 @@ ContextId TorchWatch::context(const WatchedProcess& process, const dp_phase_even
   context.torch = recorded_state(event.torch);
   if (event.torch.status == 0) {
     context.torch = {};
+    if (monotonic_ns() - event.header.time_ns > kFreshNs) return process.writer.context(context);
     auto state = read_torch_thread(process.objects, thread.place, process.python.none);
     auto ids = state && state->context ? read_compile_context(process.objects, process.torch,
                                                               process.python.none, state->context)

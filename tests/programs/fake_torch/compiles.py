@@ -3,6 +3,7 @@ torch keeps it: locals of frames, thread-locals, the list of open phases.
 
   kinds     a forward with three attempts, its lazy backward, an export (on a second thread), and, where
             CompileId knows it, a capture of compiled autograd with a forward inside
+  inlines   a forward in which Dynamo traces user functions: INLINED of them, two at a time
   no_frames, no_context, no_phases, nothing
             the same, but `_compile` is called otherwise; _guards has no _TLS; utils no event log; all three
   forged    the same places hold what must not be believed
@@ -30,6 +31,7 @@ from torch._guards import CompileContext, compile_context
 
 SCENARIO = sys.argv[1]
 CPU_SECONDS = 0.12
+INLINED = 20
 HOSTILE = "../../../../tmp/dynprof-escaped\x1b[2J\x1b]0;owned\x07\n99.99% fake row\u202e\udcff" + "L" * 5000
 TRUTH = []
 OLD = torch.LAYOUT == "2.6"
@@ -73,8 +75,8 @@ def noted(id_, kind, attempt, phases):
 class Forward:
     """What a forward does in its frames: torch's phases, of which 2.6 has none per attempt."""
 
-    def __init__(self, id_, context, attempts):
-        self.id, self.context, self.attempts = id_, context, attempts
+    def __init__(self, id_, context, attempts, trace=burn):
+        self.id, self.context, self.attempts, self.trace = id_, context, attempts, trace
         self.open = contextlib.ExitStack()
         self.rows = []
         self.begin_ns = time.monotonic_ns()
@@ -93,7 +95,7 @@ class Forward:
             for phase in name:
                 stack.enter_context(utils.dynamo_timed(phase))
             with utils.dynamo_timed("bytecode_tracing"):
-                burn()
+                self.trace()
 
     given_up = attempt
 
@@ -104,9 +106,9 @@ class Forward:
         self.rows[-1]["end_ns"] = time.monotonic_ns()
 
 
-def forward(frame, compile_, autograd=None, attempts=3, code=user_function.__code__):
+def forward(frame, compile_, autograd=None, attempts=3, code=user_function.__code__, trace=burn):
     id_ = make_id(frame, compile_, autograd)
-    run = Forward(text_of(frame, compile_, autograd), CompileContext(id_), attempts)
+    run = Forward(text_of(frame, compile_, autograd), CompileContext(id_), attempts, trace)
     convert_frame._compile(code, {}, {}, run, compile_id=id_, attempts=attempts)
 
 
@@ -147,6 +149,19 @@ def kinds():
     thread.join()
     if not OLD:
         capture(2)
+
+
+def inlines():
+    from torch._dynamo.symbolic_convert import profile_inline_call
+
+    def trace():
+        for _ in range(INLINED // 2):
+            with profile_inline_call(None, user_function.__code__, None):
+                with profile_inline_call(None, burn.__code__, None):
+                    burn(0.02)
+
+    forward(0, 0, attempts=1)  # its thread is not watched from the start
+    forward(1, 0, attempts=1, trace=trace)
 
 
 def hide_frames():
@@ -282,6 +297,8 @@ def hostile():
     forward(0, 0, attempts=2, code=user_function.__code__.replace(**changes))
 
 
+if SCENARIO == "inlines":
+    import torch._dynamo.symbolic_convert
 print("ready", os.getpid(), flush=True)
 sys.stdin.readline()
 globals()[SCENARIO]()
