@@ -30,7 +30,7 @@ from torch._functorch._aot_autograd import runtime_wrappers
 from torch._guards import CompileContext, compile_context
 
 SCENARIO = sys.argv[1]
-CPU_SECONDS = 0.12
+CPU_SECONDS = float(os.environ.get("FAKE_TORCH_SECONDS", "0.12"))  # of each phase
 INLINED = 20
 HOSTILE = "../../../../tmp/dynprof-escaped\x1b[2J\x1b]0;owned\x07\n99.99% fake row\u202e\udcff" + "L" * 5000
 TRUTH = []
