@@ -5,6 +5,8 @@
  *
  * A launch brings the Python stack of its thread, walked as in sampler.bpf.c. Unlike a sample a probe
  * runs in process context and may be preempted, so its scratch is claimed, not just per CPU. */
+#define DP_NO_DIRECT_MAP /* it runs with interrupts on */
+
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>

@@ -11,6 +11,8 @@
  * Entries only. A return probe replaces the return address by that of a trampoline without unwind
  * information: a C++ exception through such a frame ends the process, and so does a switch of stacks.
  * A probe may be preempted, so there is no scratch memory but the stack. */
+#define DP_NO_DIRECT_MAP /* it runs with interrupts on */
+
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>

@@ -25,6 +25,14 @@ struct pt_regs___word {
   unsigned long r15;
 } __attribute__((preserve_access_index));
 
+#ifdef DP_NO_DIRECT_MAP
+/* Nothing is read there. libbpf 1.1 looks for a function that the kernel lacks in all of its modules, for which
+ * it needs CAP_SYS_ADMIN: objects that never call it, and those for older kernels, do not name it. */
+static __always_inline __u64 load_word(__u64 address) {
+  (void)address;
+  return 0;
+}
+#else
 extern void* bpf_rdonly_cast(const void* object, __u32 type) __ksym __weak;
 
 /* A word of the kernel's memory. */
@@ -36,6 +44,7 @@ static __always_inline __u64 load_word(__u64 address) {
   asm volatile("" : "+r"(value));
   return value;
 }
+#endif
 
 /* Where the kernel maps physical address 0, as user space found it (user/collector/direct_map.h); 0: not
  * known, nothing is read there. Then what is an address in a page-table entry, and how many levels page

@@ -3,6 +3,8 @@
  * them), so that every user function Dynamo traces is seen. Armed only while it does
  * (user/collector/inline_watch.h). The debug exception runs this in the thread itself, after the
  * access. */
+#define DP_NO_DIRECT_MAP /* it runs with interrupts on */
+
 #include <linux/bpf.h>
 #include <linux/bpf_perf_event.h>
 #include <stdbool.h>

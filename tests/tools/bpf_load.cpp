@@ -18,9 +18,11 @@
 #include "direct_map.skel.h"
 #include "gpu.skel.h"
 #include "offcpu.skel.h"
+#include "offcpu_plain.skel.h"
 #include "pid_level.skel.h"
 #include "process.skel.h"
 #include "sampler.skel.h"
+#include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
 #include "user/collector/direct_map.h"
 #include "user/preflight/capabilities.h"
@@ -113,6 +115,8 @@ int main(int argc, char** argv) {
   if (direct_map && load<direct_map_bpf>(results) != 0) failed++;
   if (load<offcpu_bpf>(results) != 0) failed++;
   if (load<offcpu_bpf>(results, with_direct_map) != 0) failed++;
+  if (load<sampler_plain_bpf>(results) != 0) failed++;
+  if (load<offcpu_plain_bpf>(results) != 0) failed++;
   // As on a kernel whose scheduler does not tell delays.
   auto without = [](offcpu_bpf* skeleton) { skeleton->rodata->scheduler_keeps_delays = false; };
   if (load<offcpu_bpf>(results, without) != 0) failed++;

@@ -11,6 +11,8 @@ struct DirectMap {
       0;  // of physical address 0; 0: not found, or this kernel has no bpf_rdonly_cast
   std::uint64_t physical_mask = 0;  // of an address in a page-table entry
   std::uint32_t levels = 0;         // of page tables
+  // Programs that do not name bpf_rdonly_cast: this kernel lacks it, and libbpf may not search its modules.
+  bool plain = false;
 };
 
 // Tried out on memory of our own, by a BPF program that is run once; x86-64, Linux 6.2 and later.

@@ -12,6 +12,8 @@
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "uprobes.skel.h"
+#include "sampler_plain.skel.h"
+#include "user/collector/open_programs.h"
 #include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
 #include "user/preflight/kernel_features.h"
@@ -261,7 +263,7 @@ Result<void> share_sampling_maps(Mine& mine, Theirs& theirs) {
 Result<Skeleton<sampler_bpf>> load_sampler(const KernelSideOptions& options,
                                            const PidNamespace& ours, const DirectMap& direct_map) {
   libbpf_log().clear();
-  Skeleton<sampler_bpf> sampler(sampler_bpf::open());
+  auto sampler = open_programs<sampler_bpf, sampler_plain_bpf>(direct_map.plain);
   if (!sampler) return bpf_error("cannot open the sampling programs", errno);
   const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
   bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
@@ -285,6 +287,10 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   auto sampler = load_sampler(options, ours, direct_map);
   if (!sampler && direct_map.base != 0) {
     direct_map = {};  // this kernel wants it otherwise: slower, but the same
+    sampler = load_sampler(options, ours, direct_map);
+  }
+  if (!sampler) {
+    direct_map.plain = true;
     sampler = load_sampler(options, ours, direct_map);
   }
   if (!sampler) return sampler.error();

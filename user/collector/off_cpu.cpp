@@ -14,7 +14,9 @@
 #include <string>
 
 #include "offcpu.skel.h"
+#include "offcpu_plain.skel.h"
 #include "user/collector/clock.h"
+#include "user/collector/open_programs.h"
 #include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
 #include "user/collector/wait_kind.h"
@@ -275,7 +277,7 @@ class LoadedOffCpu final : public OffCpu {
 // Without `delays`, the moment a thread is woken up is traced instead.
 Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t threshold_ns,
                                               bool delays) {
-  Skeleton<offcpu_bpf> skeleton(offcpu_bpf::open());
+  auto skeleton = open_programs<offcpu_bpf, offcpu_plain_bpf>(kernel.direct_map().plain);
   if (!skeleton) return off_cpu_error("cannot open the off-CPU programs", errno);
   auto& maps = skeleton->maps;
   // Not code_caches: its entries would be of another generation of markers.
