@@ -11,8 +11,8 @@
 
 #include "process.skel.h"
 #include "sampler.skel.h"
-#include "uprobes.skel.h"
 #include "sampler_plain.skel.h"
+#include "uprobes.skel.h"
 #include "user/collector/open_programs.h"
 #include "user/collector/pid_namespace.h"
 #include "user/collector/skeleton.h"
