@@ -56,7 +56,7 @@
   DP_COUNTER(WAIT_RING_FULL, "wait_ring_full", "waits lost because the ring buffer was full")      \
   DP_COUNTER(WAIT_STACK_LOST, "wait_stack_lost", "waits whose stack was lost")                     \
   DP_COUNTER(SWITCH_UNTOLD, "switch_untold",                                                       \
-             "switches the kernel did not tell: of such a wait the CPU clock says the end")        \
+             "missed sched_switch events: the end of the wait is inferred from CPU time")          \
   /* counted by user space */                                                                      \
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
   DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \

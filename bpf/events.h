@@ -112,9 +112,10 @@ struct dp_torch_layout {
   __u64 inline_code;
   __u64 inline_begin;
   __u64 inline_end;
-  __u16 inline_slot; /* its local that holds the user's code object */
-  __u16 node_object; /* torch::autograd::PyNode -> its Python instance; 0: not known yet */
-  __u16 pad[2];
+  __u16 inline_slot;       /* its local that holds the user's code object */
+  __u16 node_object;       /* torch::autograd::PyNode -> its Python instance; 0: not known yet */
+  __u16 inline_begin_unit; /* the two instructions as 3.10's f_lasti counts them */
+  __u16 inline_end_unit;
 };
 DP_ASSERT_SIZE(dp_torch_layout, 256);
 
@@ -288,7 +289,7 @@ struct dp_phase_name {
 };
 DP_ASSERT_SIZE(dp_phase_name, 16);
 
-/* Torch's own word on what a thread compiles (source T). Ids are DP_NO_VALUE when none is open. In
+/* What torch itself reports that a thread compiles (source T). Ids are DP_NO_VALUE when none is open. In
  * a sample phase_count names follow, outermost first. */
 struct dp_torch_state {
   __u8 status; /* enum dp_torch_status */
@@ -369,12 +370,13 @@ struct dp_inline_event {
   __u64 cpu_ns;
   __u64 frame; /* of torch's function: begin and end of one call have the same */
   __u64 code;  /* begin: address of the user's code object, 0: not readable */
+  __u64 ip;    /* begin: behind the machine instruction that read Python's */
   __u32 identity;
   __u16 begin;
   __u16 caller_count; /* begin; an end has no room for them */
   __u64 callers[DP_MAX_INLINE_CALLERS];
 };
-DP_ASSERT_SIZE(dp_inline_event, 56 + 8 * DP_MAX_INLINE_CALLERS);
+DP_ASSERT_SIZE(dp_inline_event, 64 + 8 * DP_MAX_INLINE_CALLERS);
 
 /* A frame that is still there: its address, and the code it runs. */
 static inline __u64 dp_frame_key(__u64 frame, __u64 code) {

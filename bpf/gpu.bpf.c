@@ -84,7 +84,7 @@ static __always_inline struct launch* claimed(__u32 tid) {
   return 0;
 }
 
-/* Torch's word on the thread, behind the frames; then the function that stands for the kernel. Returns
+/* Torch's reported state of the thread, behind the frames; then the function that stands for the kernel. Returns
  * their bytes. */
 static __always_inline __u32 append_tail(struct launch* launch) {
   struct walk* walk = &launch->walk;

@@ -6,7 +6,7 @@
 #define DYNPROF_BPF_PIDS_H
 
 /* Of user space's namespace: how many are around it, and its inode number. 0: the initial one. Set
- * before load (user/collector/pid_namespace.h), so that the verifier drops what is not needed. */
+ * before load (user/kernel/pid_namespace.h), so that the verifier drops what is not needed. */
 const volatile __u32 pid_level;
 const volatile __u32 pid_inode;
 

@@ -23,7 +23,7 @@ struct marker_note {
   __u16 pad;
 };
 
-/* Torch's word on the thread; sent behind the markers, the phases it has only. */
+/* Torch's reported state of the thread; sent behind the markers, the phases it has only. */
 struct torch_sample {
   struct dp_torch_state state;
   struct dp_phase_name phases[DP_MAX_PHASES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Unwinds the native stack of the current thread without frame pointers: the mapping that holds an
  * address names a table, the table's row for it says where the caller's registers are. Tables and
- * mappings are made by user space (user/collector/native_unwind.h), each in a map of its own. A table
+ * mappings are made by user space (user/stacks/native_unwind.h), each in a map of its own. A table
  * never changes; mappings do, and their header then has another content number. Steps, not programs:
  * the caller owns the loop. What an address came to is kept per CPU, so that a frame seen before costs
  * no search. */

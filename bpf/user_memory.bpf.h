@@ -46,7 +46,7 @@ static __always_inline __u64 load_word(__u64 address) {
 }
 #endif
 
-/* Where the kernel maps physical address 0, as user space found it (user/collector/direct_map.h); 0: not
+/* Where the kernel maps physical address 0, as user space found it (user/kernel/direct_map.h); 0: not
  * known, nothing is read there. Then what is an address in a page-table entry, and how many levels page
  * tables have: 4 or 5. */
 const volatile __u64 direct_map_base;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Hardware watchpoints on two instructions of a Python function (the interpreter reads them to execute
  * them), so that every user function Dynamo traces is seen. Armed only while it does
- * (user/collector/inline_watch.h). The debug exception runs this in the thread itself, after the
+ * (user/torch/inline_watch.h). The debug exception runs this in the thread itself, after the
  * access. */
 #define DP_NO_DIRECT_MAP /* it runs with interrupts on */
 
@@ -24,7 +24,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Is the thread about to execute the instruction at `target` of torch's function? Others read or
  * write these bytes too: the interpreter itself when it specializes an instruction. */
-static __always_inline bool executes(struct walk* walk, __u64 target) {
+static __always_inline bool executes(struct walk* walk, __u64 target, __u16 unit) {
   const struct dp_python_layout* layout = &walk->process.python;
   const __u8* bytes = walk->frame_bytes;
   if (find_top_frame(walk) != DP_COUNT_SAMPLES) return false;
@@ -32,6 +32,10 @@ static __always_inline bool executes(struct walk* walk, __u64 target) {
   __u64 code = field_u64(bytes, layout->frame_code) & ~(__u64)layout->code_tag_mask;
   if (code != walk->process.torch.inline_code) return false;
   __u64 last = field_u64(bytes, layout->frame_instr);
+  if (layout->instr_is_index) { /* 3.10 stores it before or after the read, as it was compiled */
+    __u32 index = (__u32)last;
+    return index <= unit && unit - index <= DP_INLINE_STEP_BYTES / 2;
+  }
   return last < target && target - last <= DP_INLINE_STEP_BYTES;
 }
 
@@ -61,7 +65,7 @@ static __always_inline void read_callers(struct walk* walk, struct dp_inline_eve
   event->caller_count = (__u16)i;
 }
 
-static __always_inline void inline_edge(bool begin) {
+static __always_inline void inline_edge(struct bpf_perf_event_data* ctx, bool begin) {
   __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 zero = 0;
@@ -74,7 +78,10 @@ static __always_inline void inline_edge(bool begin) {
   walk->check_caller = 0;
   forget_page(walk);
   walk->frame = 0;
-  if (!executes(walk, begin ? process->torch.inline_begin : process->torch.inline_end)) return;
+  const struct dp_torch_layout* torch = &process->torch;
+  if (begin ? !executes(walk, torch->inline_begin, torch->inline_begin_unit)
+            : !executes(walk, torch->inline_end, torch->inline_end_unit))
+    return;
   __u32 size = begin ? sizeof(*event) : __builtin_offsetof(struct dp_inline_event, callers);
   event->header.size = size;
   event->header.kind = DP_EVENT_INLINE;
@@ -86,6 +93,7 @@ static __always_inline void inline_edge(bool begin) {
   event->frame = walk->frame;
   event->begin = begin;
   event->code = 0;
+  event->ip = PT_REGS_IP(&ctx->regs);
   event->identity = 0;
   event->caller_count = 0;
   if (begin) {
@@ -98,13 +106,13 @@ static __always_inline void inline_edge(bool begin) {
 }
 
 SEC("perf_event")
-int inline_begun(struct bpf_perf_event_data* ctx __attribute__((unused))) {
-  inline_edge(true);
+int inline_begun(struct bpf_perf_event_data* ctx) {
+  inline_edge(ctx, true);
   return 0;
 }
 
 SEC("perf_event")
-int inline_ended(struct bpf_perf_event_data* ctx __attribute__((unused))) {
-  inline_edge(false);
+int inline_ended(struct bpf_perf_event_data* ctx) {
+  inline_edge(ctx, false);
   return 0;
 }

@@ -151,7 +151,7 @@ def with_report(name, argv, report, env=None, show=False, nothing_run=None):
 def step_style():
     count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
     count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
-    scripts = [*sorted((ROOT / "scripts").glob("*.sh")), ROOT / ".ci" / "run"]
+    scripts = [*sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "packaging").glob("*.sh")]), ROOT / ".ci" / "run"]
     count.add(tool("shell-syntax", ["bash", "-c", 'for f; do bash -n "$f" || exit 1; done', "_", *scripts]))
     if shutil.which("shellcheck"):
         count.add(tool("shellcheck", ["shellcheck", *scripts]))

@@ -33,7 +33,7 @@ struct PhaseSpan {
   std::int32_t number = -1;  // role kAttempt: which
   SpanIndex parent = kNoSpan;
   SpanIndex root = kNoSpan;   // the whole compile it is part of, itself for that; none: no compile
-  std::int32_t attempt = -1;  // torch's word at its begin
+  std::int32_t attempt = -1;  // as torch reported it at its begin
   // CPU time of the thread at its two ends; 0: not known.
   std::uint64_t begin_cpu_ns = 0, end_cpu_ns = 0;
   // Of a root, as far as an edge says so.

@@ -12,6 +12,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxDepth = 16384;
+constexpr std::size_t kMaxParts = 64;  // of one wait
 
 std::uint64_t end_of(const Compile& compile, std::uint64_t period_ns) {
   return compile.first_ns + compile.wall_ns(period_ns);
@@ -38,6 +39,8 @@ struct Waits::Row {
     CompileIndex compile;
   };
   std::vector<Inside> compiles;  // by begin
+
+  std::uint64_t next_edge(std::uint64_t at) const;
 };
 
 bool Waits::place_of(const Tables& tables, StackId stack, FrameId& frame) {
@@ -94,28 +97,72 @@ Waits::Waits(const Attribution& attribution) : compiles_(attribution.compiles().
     for (const Row::Inside& inside : row.compiles) sum(attribution, row, inside.compile);
 }
 
+// The first edge of a compile behind `at`.
+std::uint64_t Waits::Row::next_edge(std::uint64_t at) const {
+  auto inside =
+      std::upper_bound(compiles.begin(), compiles.end(), at,
+                       [](std::uint64_t t, const Inside& one) { return t < one.begin_ns; });
+  std::uint64_t edge = inside != compiles.end() ? inside->begin_ns : UINT64_MAX;
+  while (inside != compiles.begin()) {
+    --inside;
+    if (inside->latest_ns <= at) break;
+    if (inside->end_ns > at) edge = std::min(edge, inside->end_ns);
+  }
+  return edge;
+}
+
+Waits::Owner Waits::owner_at(const Attribution& attribution, const Row& row, std::size_t thread,
+                             std::uint64_t at) const {
+  Owner owner;
+  auto inside =
+      std::upper_bound(row.compiles.begin(), row.compiles.end(), at,
+                       [](std::uint64_t t, const Row::Inside& one) { return t < one.begin_ns; });
+  while (inside != row.compiles.begin()) {
+    --inside;
+    if (inside->latest_ns <= at) break;
+    if (inside->end_ns <= at) continue;
+    owner = {inside->compile, Phase::kWait};
+    break;
+  }
+  if (owner.compile == kNoCompile) return owner;
+  const ExactMoment moment = attribution.exact().at(thread, at);
+  if (moment.compile != kNoIndex) owner.phase = moment.phase;
+  return owner;
+}
+
 void Waits::own(const Attribution& attribution, const std::vector<Row>& rows) {
   const Tables& tables = attribution.recording().tables();
   owners_.resize(tables.waits.size());
-  for (std::size_t number = 0; number < rows.size(); ++number) {
-    const Row& row = rows[number];
+  for (std::size_t thread = 0; thread < rows.size(); ++thread) {
+    const Row& row = rows[thread];
     for (std::size_t i : row.waits) {
-      const std::uint64_t at = tables.waits[i].begin_ns;
-      auto inside = std::upper_bound(
-          row.compiles.begin(), row.compiles.end(), at,
-          [](std::uint64_t t, const Row::Inside& one) { return t < one.begin_ns; });
-      while (inside != row.compiles.begin()) {
-        --inside;
-        if (inside->latest_ns <= at) break;
-        if (inside->end_ns <= at) continue;
-        owners_[i] = {inside->compile, Phase::kWait};
-        break;
+      const Wait& wait = tables.waits[i];
+      owners_[i] = owner_at(attribution, row, thread, wait.begin_ns);
+      std::uint64_t at = wait.begin_ns;
+      std::vector<Cut> cuts;
+      while (at < wait.end_ns() && cuts.size() < kMaxParts) {
+        std::uint64_t to = cuts.size() + 1 < kMaxParts ? row.next_edge(at) : wait.end_ns();
+        to = std::min(to, wait.end_ns());
+        cuts.push_back({owner_at(attribution, row, thread, at),
+                        share(wait.length_ns, wait.begin_ns, wait.end_ns(), at, to)});
+        at = to;
       }
-      if (owners_[i].compile == kNoCompile) continue;
-      const ExactMoment moment = attribution.exact().at(number, at);
-      if (moment.compile != kNoIndex) owners_[i].phase = moment.phase;
+      if (cuts.size() > 1) cuts_.emplace(i, std::move(cuts));
     }
   }
+}
+
+std::vector<Waits::Part> Waits::parts(const Tables& tables, std::size_t i) const {
+  const Wait& wait = tables.waits[i];
+  auto cut = cuts_.find(i);
+  if (cut == cuts_.end()) return {{owners_[i], wait.count, wait.length_ns}};
+  std::vector<Part> parts;
+  for (const Cut& one : cut->second) {
+    // Of many short waits in one, each part has its share.
+    const std::uint64_t count = share(wait.count, 0, wait.length_ns, 0, one.ns);
+    parts.push_back({one.owner, std::max<std::uint64_t>(count, 1), one.ns});
+  }
+  return parts;
 }
 
 void Waits::sum(const Attribution& attribution, const Row& row, CompileIndex index) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
@@ -45,16 +46,33 @@ class Waits {
     Phase phase = Phase::kRuntime;
   };
   const Owner& owner(std::size_t wait) const { return owners_[wait]; }
-  const CompileWaits& of(CompileIndex compile) const { return compiles_[compile]; }
+  // The wait, cut where a compile begins or ends: as many parts as it lies in compiles. Summed up over a
+  // compile they are its waits and its runnable time.
+  struct Part {
+    Owner owner;
+    std::uint64_t count = 0;
+    std::uint64_t ns = 0;  // the runnable part included
+  };
+  std::vector<Part> parts(const Tables& tables, std::size_t wait) const;
+  const CompileWaits& of(CompileIndex compile) const& { return compiles_[compile]; }
+  const CompileWaits& of(CompileIndex compile) const&& = delete;  // it would dangle
   // The innermost frame of a stack that is Python's, else that is not the kernel's; false: none.
   static bool place_of(const Tables& tables, StackId stack, FrameId& frame);
 
  private:
   struct Row;
   void own(const Attribution& attribution, const std::vector<Row>& rows);
+  Owner owner_at(const Attribution& attribution, const Row& row, std::size_t thread,
+                 std::uint64_t at_ns) const;
   void sum(const Attribution& attribution, const Row& row, CompileIndex compile);
 
   std::vector<Owner> owners_;  // by wait
+  // Of waits that reach beyond the compile they begin in: how long each part is, in its order.
+  struct Cut {
+    Owner owner;
+    std::uint64_t ns = 0;
+  };
+  std::unordered_map<std::size_t, std::vector<Cut>> cuts_;
   std::vector<CompileWaits> compiles_;
 };
 

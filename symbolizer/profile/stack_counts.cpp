@@ -66,12 +66,13 @@ StackCounts::StackCounts(const Attribution& attribution) : waits_(attribution) {
   });
   samples.sort();
   Summer waits(wait_counts_);
-  const std::vector<Wait>& recorded = attribution.recording().tables().waits;
-  for (std::size_t i = 0; i < recorded.size(); ++i) {
-    const Wait& wait = recorded[i];
+  const Tables& tables = attribution.recording().tables();
+  for (std::size_t i = 0; i < tables.waits.size(); ++i) {
+    const Wait& wait = tables.waits[i];
     if (wait.kind == WaitKind::kNone) continue;
-    const Waits::Owner owner = waits_.owner(i);
-    waits.add({owner.compile, wait.stack, wait.thread, owner.phase, wait.count, wait.length_ns});
+    for (const Waits::Part& part : waits_.parts(tables, i))
+      waits.add(
+          {part.owner.compile, wait.stack, wait.thread, part.owner.phase, part.count, part.ns});
   }
   waits.sort();
 }

@@ -237,8 +237,7 @@ class Page {
     }
     if (rows.empty()) return;
     out_ += "#\n";
-    append_comment(out_,
-                   "Lines of user code it was at, by looks at its memory some 20 times a second");
+    append_comment(out_, "Lines of user code it was at, by looks at its memory, 2 to 20 a second");
     append_comment(
         out_,
         "Tracing: Dynamo. Graph: the backend has a graph that ends there. Again: AOTAutograd "

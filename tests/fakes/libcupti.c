@@ -48,6 +48,9 @@ struct buffer {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Held until all that was collected is handed over: a flush returns no sooner, as CUPTI's documentation
+ * says of cuptiActivityFlushAll ("blocking"). Taken before `lock`. */
+static pthread_mutex_t delivery = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(CuptiCallback) callback;
 static void* callback_user;
 static _Atomic(uint8_t) call_enabled[3][kCuptiMaxCbid];
@@ -172,9 +175,11 @@ static void* collector(void* unused) {
   pthread_setname_np(pthread_self(), "fake-cupti");
   while (!exited) {
     nanosleep(&pause, NULL);
+    pthread_mutex_lock(&delivery);
     pthread_mutex_lock(&lock);
     if (on_completed) collect();
     pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&delivery);
   }
   return unused;
 }
@@ -289,6 +294,7 @@ static void lock_it(void) { pthread_mutex_lock(&lock); }
 static void unlock_it(void) { pthread_mutex_unlock(&lock); }
 static void unlock_in_child(void) {
   forked = 1;
+  pthread_mutex_init(&delivery, NULL); /* a fork does not wait for callbacks */
   pthread_mutex_unlock(&lock);
 }
 static void at_exit(void) {
@@ -389,11 +395,13 @@ EXPORT CuptiResult cuptiActivityDisable(uint32_t kind) {
 
 EXPORT CuptiResult cuptiActivityFlushAll(uint32_t flag) {
   check_alive();
+  pthread_mutex_lock(&delivery);
   pthread_mutex_lock(&lock);
   if (!ever_requested) die("flushed before a buffer was asked for: this would hang");
   collect();
   if (open_buffer.used > 0 || flag == kCuptiFlushForced) hand_over();
   pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&delivery);
   return kCuptiSuccess;
 }
 

@@ -2,7 +2,7 @@
 """The fault suites, as root: `make faults`, or
 
     .venv/bin/python tests/faults/run.py [awkward|inject|hostile ...] [--short] [--only WORD] [--seconds N]
-                                         [--times N] [--seed N] [--list] [--verbose]
+                                         [--times N] [--seed N] [--list]
 
 Without a suite all of them run, in their long form: awkward targets with 10,000 exceptions and switches, 1,000
 injected faults, an hour of hostile targets. Prints a table (target, runs, harmed, failed) and, last, `N passed, N failed`.

@@ -21,6 +21,20 @@ import types
 import weakref
 
 KEPT = []  # what only C++ would hold
+HELD = []  # addresses of what has one more reference, as from C++
+FINALIZERS = []
+
+
+def hold(thing):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    HELD.append(id(thing))
+
+
+def release_all():
+    while FINALIZERS:
+        FINALIZERS.pop().detach()
+    while HELD:
+        ctypes.pythonapi.Py_DecRef(ctypes.cast(HELD.pop(), ctypes.py_object))
 
 
 class ExactWeakKeyDictionary:
@@ -277,13 +291,14 @@ def make_compile(folder, number, kind, code):
     # As torch keeps them in C++; those of ___check() differ, so none is known to be whose.
     own = [f"L['x'] == {number}      # line of {number}  # user.py:{number} in f"]
     for texts in (own, [f"___check()  # user.py:{number} in f"], ["L['x'] == 0"], [], ["#"]):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(texts))
+        hold(texts)
     if number % 2:
         check = CheckFunctionManager(guards)
-        weakref.finalize(kind, functools.partial(check.invalidate, obj_str="x"))
+        finalizer = weakref.finalize(kind, functools.partial(check.invalidate, obj_str="x"))
+        FINALIZERS.append(finalizer)
     else:
         # Held from C, as torch holds them: only the garbage collector's lists lead there.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(guards))
+        hold(guards)
     return {"id": f"{number}/0", "name": code.co_name, "instructions": instructions(transformed)}
 
 
@@ -349,6 +364,9 @@ def churn(folder):
             PyCodeCache.modules = PyCodeCache.modules[:10]
             KEPT.clear()
             SCOPE.clear()
+            # Else the target grows, each look takes longer and finds more that is dead.
+            release_all()
+            gc.collect()
         time.sleep(0.001)
 
 

@@ -1,6 +1,7 @@
 """The recording of a cold compile, made once for every test that asks something of it."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,13 @@ class CompileRun:
     ledger: dict  # compiles.json
     dump: samples.Dump
     done: support.Completed  # of dynprof-bpf
+    stolen_s: float  # what the hypervisor took from all CPUs meanwhile
+
+
+def stolen_seconds():
+    """proc(5): the eighth figure of the line "cpu" of /proc/stat, in clock ticks."""
+    total = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(total[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def record_compile_job(folder, python, *arguments):
@@ -29,6 +37,7 @@ def record_compile_job(folder, python, *arguments):
         env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)},
     )
     dynprof = support.Dynprof(folder)
+    stolen = stolen_seconds()
     try:
         out = folder / "out"
         run = dynprof.start("--pid", target.pid, "-F", 999, "-o", out)
@@ -44,6 +53,7 @@ def record_compile_job(folder, python, *arguments):
             ledger=json.loads((out / "compiles.json").read_text()),
             dump=samples.Dump(out / "recording.dynprof"),
             done=done,
+            stolen_s=stolen_seconds() - stolen,
         )
     finally:
         dynprof.close()

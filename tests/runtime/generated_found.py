@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import support
 
@@ -19,7 +18,6 @@ class Found:
         self.files = answer["files"]
         self.missing = answer["missing"]
         self.seconds = answer["seconds"]
-        self.written = answer.get("written")
 
     def all(self, kind=None, trace_id=None, direction=None):
         return [
@@ -57,17 +55,3 @@ def assert_same_instructions(content, truth):
     for row, (_, _, _, meaning) in zip(rows, truth):
         if meaning is not None:
             assert row[3] is not None and row[3].strip("'") == meaning, (row, meaning)
-
-
-def assert_written_inside(out, found):
-    """Every file lies below the output directory under a harmless name."""
-    contents = [f["content"].encode("utf-8", "surrogatepass") for f in found.files if f["size"]]
-    assert len(found.written) == len(contents)
-    paths = [Path(entry["path"]) for entry in found.written]
-    on_disk = sorted(p.relative_to(out) for p in out.rglob("*") if not p.is_dir())
-    assert sorted(paths) == on_disk
-    for path in paths:
-        assert len(path.parts) == 3 and path.parts[0] == "generated"
-        assert all(c.isalnum() or c in "._+=,@!-" for part in path.parts for c in part), path
-        assert (out / path).is_file() and not (out / path).is_symlink()
-        assert (out / path).stat().st_mode & 0o777 == 0o600

@@ -18,6 +18,9 @@ RUNS = {
     "inductor": "warm_up inductor_inference inductor_training export_and_package".split(),
     "warm": "warm_up inductor_inference inductor_training".split(),
 }
+# For a torch that keeps one account for all threads.
+ONE_THREAD = "one thread"
+RUNS[ONE_THREAD] = [scenario for scenario in RUNS["dynamo"] if scenario != "two_threads"]
 # The same kernels, made by fewer and shorter runs of the C++ compiler.
 FEW_COMPILER_RUNS = {
     "TORCHINDUCTOR_VEC_ISA_OK": "1",
@@ -115,7 +118,7 @@ def pair(truth, ledger):
     return compiles, left
 
 
-def record_run(folder, name, python):
+def record_run(folder, name, python, pair=pair):
     """Attaches by pid before the first compile; `folder` holds the caches of all runs."""
     here = folder / name
     here.mkdir()

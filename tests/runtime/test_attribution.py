@@ -141,7 +141,12 @@ def seconds_by_compile(ledger, field):
 
 
 def test_cpu_seconds_agree_with_the_threads_clock(compile_run):
-    """For compiles of a second and more: what their samples stand for, and what the scheduler tells."""
+    """For compiles of a second and more: what their samples stand for, and what the scheduler tells.
+
+    A thread's CPU clock leaves out what the hypervisor took from its CPU (CONFIG_PARAVIRT_TIME_ACCOUNTING);
+    the times of samples and switches do not.
+    """
+    stolen = compile_run.stolen_s
     clocks = {
         (row["id"], row["kind"]): row["cpu_ns"] / 1e9
         for row in compile_run.truth["compiles"]
@@ -151,8 +156,12 @@ def test_cpu_seconds_agree_with_the_threads_clock(compile_run):
     for field in ("cpu_s", "on_cpu_s"):
         found = seconds_by_compile(compile_run.ledger, field)
         pairs = {key: (clock, found[key]) for key, clock in clocks.items()}
-        off = [key for key, (clock, ours) in pairs.items() if abs(ours / clock - 1) > 0.02]
-        assert not off, f"{field}: (clock, ours): {pairs}"
+        off = [
+            key
+            for key, (clock, ours) in pairs.items()
+            if not -0.02 * clock <= ours - clock <= 0.02 * clock + stolen
+        ]
+        assert not off, f"{field}: (clock, ours): {pairs}, {stolen:.2f} s stolen from all CPUs"
 
 
 def test_rows_name_the_function(compile_run):

@@ -135,6 +135,16 @@ def test_ids_attempts_and_phases_of_every_version(record, interpreter, layout):
         assert set(true["phases"]) <= names, (true, names)
 
 
+def test_inlined_calls_of_every_interpreter(record, interpreter):
+    """The watchpoints lie on instructions, which each CPython keeps and counts in its own way."""
+    run = record(interpreter, "inlines", "2.13")
+    edges = [edge for edge in run.dump.edges if edge.kind in (samples.INLINE_BEGIN, samples.INLINE_END)]
+    begun = [json.loads(edge.function)["name"] if edge.function.startswith("{") else edge.function
+             for edge in edges if edge.kind == samples.INLINE_BEGIN]
+    assert len(edges) == 40, "\n".join(f"{edge.time_ns} {edge.kind} {edge.function} {edge.name} {edge.depth}" for edge in edges)
+    assert begun == 10 * ["user_function", "burn"]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_times_of_every_version(record, interpreter, layout):
     """By the probe on time.time_ns."""
@@ -151,7 +161,7 @@ def test_times_of_every_version(record, interpreter, layout):
             continue
         ours[key] = ours.get(key, 0) + row["wall_s"]
         assert row["complete"]
-        # 2.6 has no phase per attempt: torch's word at each phase divides them.
+        # 2.6 has no phase per attempt: torch's reported state at each phase divides them.
         assert row["exact"] or (layout == "2.6" and row["kind"] == "forward")
     assert set(ours) == set(true) and len(ours) >= 2
     for key, (begin, end) in true.items():

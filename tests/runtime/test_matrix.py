@@ -10,7 +10,7 @@ first compile, and compiles.json held against what torch itself says at the end.
 import pytest
 
 import samples
-from matrix_run import JOB, PHASE_OF_FIELD, RUNS, is_near, kind_of, record_run, windows
+from matrix_run import JOB, PHASE_OF_FIELD, is_near, kind_of, record_run, windows
 
 pytestmark = pytest.mark.root_bpf
 
@@ -48,7 +48,7 @@ def recorded(require_root_bpf, venv_python, tmp_path_factory):
     return record
 
 
-@pytest.fixture(params=RUNS)
+@pytest.fixture(params=["dynamo", "inductor", "warm"])
 def run(request, recorded):
     return recorded(request.param)
 

@@ -133,7 +133,7 @@ def test_the_id_of_a_container_is_explained(spawn, dynprof):
     meant = child_of(shell)
     done = dynprof.run("--pid", free)
     assert done.rc != 0
-    assert f"error: there is no process {free} here; a container calls {meant} so\n" in done.err
+    assert f"error: there is no process {free} here; a container knows process {meant} by this pid\n" in done.err
     assert f"hint: sudo dynprof-bpf --pid {meant}\n" in done.err
 
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "debug_registers.skel.h"
-#include "user/collector/perf_event.h"
-#include "user/collector/skeleton.h"
+#include "user/kernel/perf_event.h"
+#include "user/kernel/skeleton.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {

@@ -24,7 +24,7 @@
 #include "sampler.skel.h"
 #include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
-#include "user/collector/direct_map.h"
+#include "user/kernel/direct_map.h"
 #include "user/preflight/capabilities.h"
 #include "watchpoints.skel.h"
 

@@ -16,8 +16,8 @@
 
 #include "bpf/limits.h"
 #include "direct_map.skel.h"
-#include "user/collector/direct_map.h"
-#include "user/collector/skeleton.h"
+#include "user/kernel/direct_map.h"
+#include "user/kernel/skeleton.h"
 
 namespace {
 

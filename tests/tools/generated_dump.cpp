@@ -1,5 +1,5 @@
-// Prints what find_generated finds in a process, as JSON; with a directory, also writes it there:
-//   generated_dump PID [--to DIRECTORY] [--files N] [--bytes N] [--total N] [--gc N]
+// Prints what find_generated finds in a process, as JSON:
+//   generated_dump PID [--files N] [--bytes N] [--total N] [--gc N]
 #include <fmt/format.h>
 
 #include <chrono>
@@ -9,7 +9,6 @@
 
 #include "symbolizer/base/text.h"
 #include "user/generated/find_generated.h"
-#include "user/generated/write_generated.h"
 #include "user/target/python_runtime.h"
 #include "user/target/remote_memory.h"
 #include "user/target/remote_objects.h"
@@ -40,41 +39,16 @@ void print_files(const GeneratedCode& code, double seconds) {
   fmt::print("]");
 }
 
-int write_files(const GeneratedCode& code, const std::string& path) {
-  auto directory = OutputDirectory::create(path);
-  if (!directory) {
-    fmt::print(stderr, "{}\n", directory.error().what);
-    return 1;
-  }
-  auto written = write_generated(*directory, code.files);
-  if (!written) {
-    fmt::print(stderr, "{}\n", written.error().what);
-    return 1;
-  }
-  fmt::print(",\"written\":[");
-  const char* comma = "";
-  for (const WrittenFile& file : *written) {
-    fmt::print("{}{{\"path\":{},\"trace_id\":{},\"kind\":{},\"direction\":{},\"origin\":{}}}",
-               comma, quoted(file.path), quoted(file.trace_id), quoted(file.kind),
-               quoted(file.direction), quoted(file.origin));
-    comma = ",";
-  }
-  fmt::print("]");
-  return 0;
-}
-
 int run(int argc, char** argv) {
   if (argc < 2 || argc % 2 != 0) {
-    fmt::print(stderr, "usage: generated_dump PID [--to DIRECTORY] [--files N] [--bytes N]\n");
+    fmt::print(stderr, "usage: generated_dump PID [--files N] [--bytes N]\n");
     return 2;
   }
   pid_t pid = std::atoi(argv[1]);
   GeneratedLimits limits;
-  std::string to;
   for (int i = 2; i + 1 < argc; i += 2) {
     std::string_view option = argv[i];
     auto number = std::strtoull(argv[i + 1], nullptr, 10);
-    if (option == "--to") to = argv[i + 1];
     if (option == "--files") limits.files = number;
     if (option == "--bytes") limits.file_bytes = number;
     if (option == "--total") limits.total_bytes = number;
@@ -92,9 +66,8 @@ int run(int argc, char** argv) {
   GeneratedCode code = find_generated(objects, *runtime, pid, limits);
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
   print_files(code, took.count());
-  int result = to.empty() ? 0 : write_files(code, to);
   fmt::print("}}\n");
-  return result;
+  return 0;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "user/collector/cpu_sampling.h"
+#include "user/kernel/cpu_sampling.h"
 
 #include <gtest/gtest.h>
 

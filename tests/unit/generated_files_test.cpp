@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "user/generated/target_file.h"
-#include "user/generated/write_generated.h"
 
 namespace dynprof {
 namespace {
@@ -96,69 +95,6 @@ TEST_F(GeneratedFiles, ALargeFileOfNothingIsNoText) {
   fs::path path = put("c1.py", "");
   ASSERT_EQ(truncate(path.c_str(), 1 << 30), 0);
   EXPECT_EQ(why_not(path), "is 1073741824 bytes long and is not text");
-}
-
-GeneratedFile made(const char* id, const char* name, const char* content) {
-  GeneratedFile file;
-  file.trace_id = id;
-  file.name = name;
-  file.content = content;
-  file.kind = GeneratedKind::kWrapper;
-  file.direction = GeneratedDirection::kForward;
-  file.origin = "/cache/c1.py";
-  return file;
-}
-
-std::string content_of(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-TEST_F(GeneratedFiles, AreWrittenByTraceId) {
-  auto out = OutputDirectory::create((folder_ / "out").string());
-  ASSERT_TRUE(out);
-  auto written = write_generated(*out, {made("0/0", "forward_wrapper.py", "one"),
-                                        made("", "graph.py", "two"), made("1/0", "none.py", "")});
-  ASSERT_TRUE(written) << written.error().what;
-  ASSERT_EQ(written->size(), 2u);
-  EXPECT_EQ((*written)[0].path, "generated/0_0/forward_wrapper.py");
-  EXPECT_EQ((*written)[0].kind, "wrapper");
-  EXPECT_EQ((*written)[0].direction, "forward");
-  EXPECT_EQ((*written)[0].trace_id, "0/0");
-  EXPECT_EQ((*written)[0].origin, "/cache/c1.py");
-  EXPECT_EQ((*written)[1].path, "generated/unknown/graph.py");
-  EXPECT_EQ(content_of(folder_ / "out/generated/0_0/forward_wrapper.py"), "one");
-  struct stat status {};
-  ASSERT_EQ(stat((folder_ / "out/generated/unknown/graph.py").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0600u);
-  ASSERT_EQ(stat((folder_ / "out/generated/0_0").c_str(), &status), 0);
-  EXPECT_EQ(status.st_mode & 0777, 0700u);
-  EXPECT_FALSE(fs::exists(folder_ / "out/generated/1_0"));
-}
-
-TEST_F(GeneratedFiles, AreWrittenNowhereElse) {
-  auto out = OutputDirectory::create((folder_ / "out").string());
-  ASSERT_TRUE(out);
-  auto written = write_generated(*out, {made("../../up", "../../../up.py", "one"),
-                                        made("0/0", "/abs.py", "two"), made("0/0", "..", "three")});
-  ASSERT_TRUE(written) << written.error().what;
-  for (const WrittenFile& file : *written) {
-    EXPECT_TRUE(fs::is_regular_file(folder_ / "out" / file.path)) << file.path;
-    for (const fs::path& part : fs::path(file.path)) EXPECT_NE(part, "..") << file.path;
-  }
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
-}
-
-TEST_F(GeneratedFiles, NeverReplaceAnything) {
-  auto out = OutputDirectory::create((folder_ / "out").string());
-  ASSERT_TRUE(out);
-  fs::create_symlink("/tmp", folder_ / "out/generated");
-  EXPECT_FALSE(write_generated(*out, {made("0/0", "a.py", "one")}));
-  fs::remove(folder_ / "out/generated");
-  ASSERT_TRUE(write_generated(*out, {made("0/0", "a.py", "one")}));
-  EXPECT_FALSE(write_generated(*out, {made("0/0", "a.py", "two")}));
-  EXPECT_EQ(content_of(folder_ / "out/generated/0_0/a.py"), "one");
 }
 
 }  // namespace

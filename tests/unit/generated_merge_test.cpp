@@ -41,6 +41,17 @@ TEST(MergeGenerated, EqualTextsOfTwoCompilesAreTwoFiles) {
   EXPECT_EQ(merged({file("0/0", "a", GeneratedKind::kGuards)}, {file("0/0", "a")}).size(), 2u);
 }
 
+TEST(MergeGenerated, GuardsWithReasonsReplaceThoseWithout) {
+  GeneratedFile bare = file("0/0", "# All hold\na == 2\nb\n", GeneratedKind::kGuards);
+  GeneratedFile whole = file("0/0", "# All hold\na == 2  # x * a\nb\n", GeneratedKind::kGuards);
+  List expected = {"0/0:" + whole.content + ":known.py"};
+  EXPECT_EQ(merged({bare}, {whole}), expected);
+  EXPECT_EQ(merged({whole}, {bare}), expected);
+  // Of other kinds a comment is content.
+  bare.kind = whole.kind = GeneratedKind::kWrapper;
+  EXPECT_EQ(merged({bare}, {whole}).size(), 2u);
+}
+
 TEST(MergeGenerated, StaysWithinTheLimits) {
   GeneratedLimits limits;
   limits.files = 2;

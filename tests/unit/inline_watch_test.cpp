@@ -1,4 +1,4 @@
-#include "user/collector/inline_watch.h"
+#include "user/torch/inline_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Native and Python halves of a stack, joined: written out by hand, leaf first. A native frame is 'n',
 // or 'E' in the interpreter loop; a Python frame is 'p', 'P' the first of its call; '0' puts an empty
 // call above the next Python frame.
-#include "user/collector/merge_stacks.h"
+#include "user/stacks/merge_stacks.h"
 
 #include <gtest/gtest.h>
 

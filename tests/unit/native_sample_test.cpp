@@ -7,8 +7,8 @@
 
 #include "symbolizer/base/unique_fd.h"
 #include "symbolizer/symbols/elf_symbols.h"
-#include "user/collector/eval_ranges.h"
-#include "user/collector/event_view.h"
+#include "user/kernel/event_view.h"
+#include "user/stacks/eval_ranges.h"
 
 namespace dynprof {
 namespace {

@@ -1,4 +1,4 @@
-#include "user/collector/open_phases.h"
+#include "user/torch/open_phases.h"
 
 #include <gtest/gtest.h>
 

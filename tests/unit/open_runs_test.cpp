@@ -1,4 +1,4 @@
-#include "user/collector/open_runs.h"
+#include "user/torch/open_runs.h"
 
 #include <gtest/gtest.h>
 

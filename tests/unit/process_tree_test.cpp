@@ -102,7 +102,7 @@ TEST_F(ProcessTreeTest, TheForkingThreadsCompileAndItsDescendants) {
   EXPECT_EQ(tree.of(0), (std::vector<ProcessIndex>{0, 1}));
 }
 
-TEST_F(ProcessTreeTest, OutsideOfCompilesNobodys) {
+TEST_F(ProcessTreeTest, UnattributedOutsideCompiles) {
   fork(end_ + 10 * kMs, 200, kTarget, kTarget);
   exit(end_ + 20 * kMs, 200, 7 * kMs);
   Attribution attribution(fake);

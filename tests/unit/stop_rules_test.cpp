@@ -1,4 +1,4 @@
-#include "user/collector/stop_rules.h"
+#include "user/session/stop_rules.h"
 
 #include <gtest/gtest.h>
 

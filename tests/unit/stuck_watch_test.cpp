@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "user/collector/stuck_watch.h"
+#include "user/session/stuck_watch.h"
 #include "user/target/awaiting_target.h"
 
 namespace dynprof {

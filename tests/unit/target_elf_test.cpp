@@ -61,7 +61,7 @@ TEST(TargetElf, FindsASymbolWhereItIs) {
   }
 }
 
-TEST(TargetElf, RefusesWhatIsNone) {
+TEST(TargetElf, RejectsNonElfFile) {
   for (std::string text : {std::string(), std::string("#!/bin/sh\n"), std::string(4096, '\0'),
                            std::string("\x7f"
                                        "ELF")}) {

@@ -44,7 +44,7 @@ TEST(TargetMapping, KnowsAnonymousSpecialAndDeletedOnes) {
   EXPECT_EQ(deleted->path, "/tmp/x\ny");
 }
 
-TEST(TargetMapping, RefusesWhatIsNone) {
+TEST(TargetMapping, RejectsMalformedLine) {
   for (const char* line : {"", "x", "7f00", "7f00-", "7f00-6f00 r--p 0 0:0 0 ", "7f00-8f00",
                            "7f00-8f00 r--", "7f00-8f00 r--p zz 08:01 5 /a",
                            "7f00-8f00 r--p 0 08 5 /a", "fffffffffffffffff-8f00 r--p 0 0:0 0"}) {

@@ -1,4 +1,4 @@
-#include "user/collector/turns.h"
+#include "user/session/turns.h"
 
 #include <gtest/gtest.h>
 

@@ -80,10 +80,27 @@ TEST_F(WaitsTest, AWallIsSharedOut) {
   EXPECT_EQ(waits.owner(1).compile, 0u);
 }
 
+TEST_F(WaitsTest, AWaitBeyondTheEndIsCutThere) {
+  add(WaitKind::kPreempted, 104, 20, 20, waiting, 40);
+  Attribution attribution(fake);
+  StackCounts counts(attribution);
+  const Waits waits(attribution);
+  const CompileWaits& of = waits.of(0);
+  EXPECT_EQ(of.runnable_ns, 26 * kMs);
+  auto total = [&](CompileIndex compile) {
+    std::uint64_t ns = 0;
+    for (const StackCount& count : counts.waits_of(compile)) ns += count.ns;
+    return ns;
+  };
+  EXPECT_EQ(total(0), of.wait_ns + of.runnable_ns);
+  EXPECT_EQ(total(kNoCompile), 14 * kMs);
+}
+
 TEST_F(WaitsTest, AThreadNobodyLookedAtIsNotKnown) {
   fake.edit_tables().waits.erase(fake.edit_tables().waits.begin());
   Attribution attribution(fake);
-  EXPECT_FALSE(Waits(attribution).of(0).known);
+  const Waits waits(attribution);
+  EXPECT_FALSE(waits.of(0).known);
 }
 
 TEST_F(WaitsTest, AProfileIsOfWallTimeUnlessAskedForCpu) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "symbolizer/base/amounts.h"
 #include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
 #include "user/cli/launch.h"
@@ -13,9 +14,9 @@
 #include "user/cli/stop_signals.h"
 #include "user/cli/terminal.h"
 #include "user/cli/without_root.h"
-#include "user/collector/session.h"
-#include "user/collector/stuck_watch.h"
 #include "user/preflight/capabilities.h"
+#include "user/session/session.h"
+#include "user/session/stuck_watch.h"
 #include "user/target/descriptor_limit.h"
 #include "user/target/reading_process.h"
 
@@ -170,7 +171,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
       "Captured {} samples ({} lost) in {}: {}.", format_count(recorded->status.samples),
       format_count(recorded->status.lost),
       format_seconds(static_cast<double>(recorded->status.elapsed_ns) / 1e9), recorded->reason));
-  if (recorded->status.samples == 0) terminal.line("note: nothing of it ran on a CPU meanwhile");
+  if (recorded->status.samples == 0)
+    terminal.line("note: no samples: the target was never on a CPU");
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
   output_options.cpu_only = options.cpu_only;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "symbolizer/attribution/torch_phases.h"
+#include "symbolizer/base/amounts.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
 #include "user/cli/cmd_dump.h"

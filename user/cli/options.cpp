@@ -125,7 +125,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "phases by probes and samples: for machines where watching is expensive");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
-                 "read the target's memory by the kernel's helper alone: slower");
+                 "always read the target's memory with bpf_probe_read_user (slower)");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record what threads wait for");
   verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "symbolizer/base/result.h"
-#include "user/collector/perf_event.h"
 #include "user/gpu/gpu_options.h"
+#include "user/kernel/perf_event.h"
 
 namespace dynprof {
 

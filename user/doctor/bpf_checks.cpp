@@ -12,8 +12,8 @@
 #include <span>
 
 #include "symbolizer/base/unique_fd.h"
-#include "user/collector/direct_map.h"
 #include "user/doctor/probing.h"
+#include "user/kernel/direct_map.h"
 
 namespace dynprof {
 namespace {

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <optional>
 
-#include "user/cli/terminal.h"
+#include "symbolizer/base/amounts.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/process.h"
 

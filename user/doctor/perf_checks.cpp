@@ -8,8 +8,8 @@
 #include <cstring>
 #include <fstream>
 
-#include "user/collector/perf_event.h"
 #include "user/doctor/probing.h"
+#include "user/kernel/perf_event.h"
 
 namespace dynprof {
 namespace {

@@ -92,12 +92,12 @@ std::vector<std::string> read_constants(PythonObjects& python, std::uint64_t fie
 }
 
 // 3.11+: the instructions are in the object, as many units as its ob_size says. 3.10: the bytes
-// object co_code, which stands before co_consts.
+// object co_code.
 std::string read_bytecode(PythonObjects& python, std::uint64_t code) {
   const PythonLayout& t = python.objects().layout();
   RemoteMemory& memory = python.objects().memory();
   if (t.minor() == 10) {
-    auto bytes = memory.read_pointer(code + t.code_consts - 8);
+    auto bytes = memory.read_pointer(code + t.code_code);
     return bytes ? python.objects().read_bytes(*bytes, kMaxBytecode).value_or("") : "";
   }
   auto units = memory.read<std::uint64_t>(code + t.object_size);

@@ -67,7 +67,7 @@ void FxSources::add_module(const FoundObject& module, const CompiledGraph& graph
     file.origin = forward_key(module.address);
     if (file.origin.empty()) file.origin = "GraphModule._code";
   }
-  add(*code, std::move(file), module.captured ? "captured_graph" : "graph");
+  add(*code, module.address, std::move(file), module.captured ? "captured_graph" : "graph");
 }
 
 void FxSources::add_text(const FoundText& text, const CompiledGraph& graph) {
@@ -81,13 +81,15 @@ void FxSources::add_text(const FoundText& text, const CompiledGraph& graph) {
                      : graph.reachable.has_backward ? GeneratedDirection::kForward
                                                     : GeneratedDirection::kInference;
   }
-  add(text.text, std::move(file), joint ? "joint_graph" : "aot_graph");
+  add(text.text, text.text, std::move(file), joint ? "joint_graph" : "aot_graph");
 }
 
-void FxSources::add(std::uint64_t text, GeneratedFile file, std::string_view hint) {
+void FxSources::add(std::uint64_t text, std::uint64_t owner, GeneratedFile file,
+                    std::string_view hint) {
   if (!collector_.place()) return;
   auto content = python_.text(text, collector_.room());
-  if (!content || content->text.empty()) return;
+  // The memory of a freed owner still leads to what was its text, and is somebody else's now.
+  if (!content || content->text.empty() || !python_.alive(owner)) return;
   file.kind = GeneratedKind::kFxGraph;
   file.content = std::move(content->text);
   file.truncated = content->truncated;
@@ -107,7 +109,7 @@ void FxSources::add_others() {
     // "<eval_with_key>.3 from proxy_tensor.py:1738 in wrapped" -> "eval_with_key_.3"
     std::string_view name = std::string_view(source->key).substr(0, source->key.find(' '));
     if (name.starts_with('<')) name.remove_prefix(1);
-    add(source->text, std::move(file), name);
+    add(source->text, source->text, std::move(file), name);
   }
 }
 

@@ -30,7 +30,7 @@ class FxSources {
   };
   void add_module(const FoundObject& module, const CompiledGraph& graph);
   void add_text(const FoundText& text, const CompiledGraph& graph);
-  void add(std::uint64_t text, GeneratedFile file, std::string_view hint);
+  void add(std::uint64_t text, std::uint64_t owner, GeneratedFile file, std::string_view hint);
   std::string forward_key(std::uint64_t module);
 
   PythonObjects& python_;

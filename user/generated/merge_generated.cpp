@@ -1,24 +1,46 @@
 #include "user/generated/merge_generated.h"
 
 #include <algorithm>
+#include <deque>
 #include <iterator>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 
 namespace dynprof {
+namespace {
+
+// Guards without the reasons behind them ("  # return x * k"), which not every look finds.
+std::string without_reasons(std::string_view guards) {
+  std::string text;
+  while (!guards.empty()) {
+    std::string_view line = guards.substr(0, guards.find('\n'));
+    guards.remove_prefix(std::min(line.size() + 1, guards.size()));
+    text += line.substr(0, line.find("  # "));
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
 
 GeneratedCode merge_generated(GeneratedCode before, GeneratedCode now,
                               const GeneratedLimits& limits) {
   std::multimap<std::string_view, std::size_t> by_content;
+  std::deque<std::string> guards;
+  auto compared = [&](const GeneratedFile& file) -> std::string_view {
+    if (file.kind != GeneratedKind::kGuards) return file.content;
+    return guards.emplace_back(without_reasons(file.content));
+  };
   std::size_t bytes = 0;
   for (std::size_t i = 0; i < now.files.size(); ++i) {
-    by_content.emplace(now.files[i].content, i);
+    by_content.emplace(compared(now.files[i]), i);
     bytes += now.files[i].content.size();
   }
   // The same file, as far as anybody knew whose it is.
   auto find = [&](const GeneratedFile& old) -> GeneratedFile* {
-    auto [begin, end] = by_content.equal_range(old.content);
+    auto [begin, end] = by_content.equal_range(compared(old));
     for (auto at = begin; at != end; ++at) {
       GeneratedFile& file = now.files[at->second];
       bool same_id = file.trace_id == old.trace_id || file.trace_id.empty() || old.trace_id.empty();
@@ -29,6 +51,10 @@ GeneratedCode merge_generated(GeneratedCode before, GeneratedCode now,
   std::vector<GeneratedFile> gone;
   for (GeneratedFile& old : before.files) {
     if (GeneratedFile* file = find(old)) {
+      if (old.content.size() > file->content.size()) {  // guards with their reasons
+        bytes += old.content.size() - file->content.size();
+        file->content = std::move(old.content);
+      }
       if (!file->trace_id.empty() || old.trace_id.empty()) continue;
       file->trace_id = old.trace_id;
       file->direction = old.direction;

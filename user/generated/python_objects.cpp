@@ -46,20 +46,29 @@ std::optional<RemoteText> PythonObjects::text(std::uint64_t object, std::size_t 
   RemoteText found;
   if (std::size_t all = static_cast<std::size_t>(head->length) * head->width; all <= max_bytes) {
     if (objects_.read_str(object, found.text, head->length) != Unreadable::kNo) return std::nullopt;
-    return found;
+    return alive(object) ? std::optional(found) : std::nullopt;
   }
   if (head->data_offset == 0) return std::nullopt;  // not compact: none of torch's are
   std::vector<std::byte> first(max_bytes / head->width * head->width);
   if (!objects_.memory().read(object + head->data_offset, first)) return std::nullopt;
   if (!RemoteObjects::encode_utf8(first, head->width, found.text)) return std::nullopt;
   found.truncated = true;
-  return found;
+  return alive(object) ? std::optional(found) : std::nullopt;
 }
 
 std::optional<RemoteText> PythonObjects::text_attribute(std::uint64_t object, std::string_view name,
                                                         std::size_t max_bytes) {
   auto value = values_.attribute(object, name);
-  return value ? text(*value, max_bytes) : std::nullopt;
+  auto found = value ? text(*value, max_bytes) : std::nullopt;
+  // Freed meanwhile, the object may still look whole while its text's memory has a new owner.
+  return found && alive(object) ? found : std::nullopt;
+}
+
+bool PythonObjects::alive(std::uint64_t object) {
+  auto count = objects_.memory().read<std::uint64_t>(object);
+  if (!count || (*count & 0xffff'ffff) == 0) return false;
+  bool link = *count >= 1ULL << 32 && plausible_pointer(*count);
+  return !link;
 }
 
 std::optional<std::uint64_t> PythonObjects::global(std::string_view module, std::string_view name) {

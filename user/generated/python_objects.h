@@ -38,11 +38,15 @@ class PythonObjects {
   CodeReader& codes() { return codes_; }
   const PythonRuntime& runtime() const { return runtime_; }
 
-  // A str object: at most its first `max_bytes` bytes of UTF-8, more or less.
+  // A str object: at most its first `max_bytes` bytes of UTF-8, more or less. Nothing when it was freed.
   std::optional<RemoteText> text(std::uint64_t object, std::size_t max_bytes);
-  // Of an attribute: nothing where there is none or it is no string.
+  // Of an attribute: nothing where there is none or it is no string, or the object was freed.
   std::optional<RemoteText> text_attribute(std::uint64_t object, std::string_view name,
                                            std::size_t max_bytes);
+
+  // By the reference count, the first word of an object in a build with the GIL. That of a freed one is
+  // zero, or a link of the allocator's list of free blocks. From 3.12 on the upper half may hold flags.
+  bool alive(std::uint64_t object);
 
   // A global of a module of the main interpreter's sys.modules.
   std::optional<std::uint64_t> global(std::string_view module, std::string_view name);

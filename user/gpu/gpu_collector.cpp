@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "symbolizer/attribution/gpu_work.h"
-#include "user/collector/event_view.h"
+#include "user/gpu/library_path.h"
+#include "user/kernel/event_view.h"
 
 namespace dynprof {
 namespace {
@@ -37,8 +38,9 @@ Result<void> GpuCollector::check(const std::vector<pid_t>& targets) const {
   for (pid_t pid : targets) {
     if (cuda_of(pid).library) continue;
     return error(fmt::format("--gpu on: process {} does not have libdynprof_cupti.so", pid),
-                 "start the job with CUDA_INJECTION64_PATH=/usr/local/lib/libdynprof_cupti.so, or "
-                 "use --gpu auto for launches without durations");
+                 fmt::format("start the job with CUDA_INJECTION64_PATH={}, or use --gpu auto for "
+                             "launches without durations",
+                             gpu_library_path()));
   }
   return {};
 }
@@ -148,13 +150,12 @@ void GpuCollector::on_batch(std::span<const std::byte> bytes, const GpuProcess& 
   }
 }
 
-bool GpuCollector::on_event(const dp_event_header& header, std::span<const std::byte> bytes,
-                            FollowedProcess& process, SampleEncoder& encoder,
-                            RecordingWriter& writer) {
-  if (header.kind < DP_EVENT_GPU_LAUNCH || header.kind > DP_EVENT_GPU_STUB) return false;
+void GpuCollector::on_event(const GpuEventView& event, FollowedProcess& process,
+                            SampleEncoder& encoder, RecordingWriter& writer) {
+  const auto& [header, bytes] = event;
   const auto pid = static_cast<pid_t>(header.pid);
   const auto at = processes_.find(pid);
-  if (at == processes_.end()) return true;
+  if (at == processes_.end()) return;
   GpuProcess& gpu = at->second.gpu;
   switch (header.kind) {
     case DP_EVENT_GPU_LAUNCH:
@@ -185,7 +186,6 @@ bool GpuCollector::on_event(const dp_event_header& header, std::span<const std::
     default:
       break;
   }
-  return true;
 }
 
 void GpuCollector::begin_detach() {

@@ -12,11 +12,12 @@
 #include <string>
 
 #include "symbolizer/recording/writer.h"
-#include "user/collector/followed_process.h"
-#include "user/collector/kernel_side.h"
-#include "user/collector/sample_encoder.h"
 #include "user/gpu/gpu_options.h"
 #include "user/gpu/gpu_process.h"
+#include "user/kernel/event_view.h"
+#include "user/kernel/kernel_side.h"
+#include "user/process/followed_process.h"
+#include "user/process/sample_encoder.h"
 
 namespace dynprof {
 
@@ -39,9 +40,8 @@ class GpuCollector {
   // Nothing will be probed any more that is not already.
   bool probes_settled(pid_t pid);
 
-  // True: it was one of ours.
-  bool on_event(const dp_event_header& header, std::span<const std::byte> bytes,
-                FollowedProcess& process, SampleEncoder& encoder, RecordingWriter& writer);
+  void on_event(const GpuEventView& event, FollowedProcess& process, SampleEncoder& encoder,
+                RecordingWriter& writer);
 
   // The libraries then send what they still have: consume until settled(), at most kDetachNs.
   static constexpr std::uint64_t kDetachNs = 3'000'000'000;

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "gpu.skel.h"
-#include "user/collector/pid_namespace.h"
-#include "user/collector/skeleton.h"
+#include "user/kernel/pid_namespace.h"
+#include "user/kernel/skeleton.h"
 
 namespace dynprof {
 namespace {

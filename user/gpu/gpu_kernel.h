@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "user/collector/kernel_side.h"
+#include "user/kernel/kernel_side.h"
 
 namespace dynprof {
 

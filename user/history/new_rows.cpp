@@ -13,6 +13,9 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxItems = 1024;  // the deque's limit is 64, but a program may raise it
+constexpr int kLooksOfView = 64;
+constexpr std::size_t kMaxReads = 100'000;  // of one view
+constexpr std::size_t kMaxBytes = 64u << 20;
 
 std::uint64_t find_deque(RemoteObjects& objects, const PythonRuntime& runtime) {
   auto utils = objects.find_module(runtime.main_interpreter, "torch._dynamo.utils");
@@ -21,11 +24,28 @@ std::uint64_t find_deque(RemoteObjects& objects, const PythonRuntime& runtime) {
 
 }  // namespace
 
+// The types of torch's rows, once learnt: most of the reads of a first look are for these.
+struct NewRows::View {
+  View(RemoteObjects& objects, const PythonRuntime& runtime)
+      : memory(objects.memory(), kMaxReads, kMaxBytes),
+        bounded(memory, objects.layout()),
+        values((bounded.set_str_type(objects.str_type()), bounded), runtime) {}
+  BoundedMemory memory;
+  RemoteObjects bounded;
+  RemoteValues values;
+  int looks = 0;
+};
+
+NewRows::NewRows() = default;
+NewRows::NewRows(NewRows&&) noexcept = default;
+NewRows& NewRows::operator=(NewRows&&) noexcept = default;
+NewRows::~NewRows() = default;
+
 std::vector<HistoryRow> NewRows::read(RemoteObjects& objects, const PythonRuntime& runtime) {
-  BoundedMemory memory(objects.memory(), 10'000, 8 << 20);
-  RemoteObjects bounded(memory, objects.layout());
-  bounded.set_str_type(objects.str_type());
-  RemoteValues values(bounded, runtime);
+  if (!view_ || view_->memory.exhausted() || ++view_->looks > kLooksOfView)
+    view_ = std::make_unique<View>(objects, runtime);
+  RemoteObjects& bounded = view_->bounded;
+  RemoteValues& values = view_->values;
   auto items = deque_ == 0 ? std::nullopt : values.deque_items(deque_, kMaxItems);
   if (!items) {  // the first look, or the program set another limit, which makes a new deque
     deque_ = find_deque(bounded, runtime);

@@ -31,7 +31,7 @@ struct CompileNow {
   std::optional<Phase> phase;       // the innermost in our words
 };
 
-// torch's word on a thread at one moment.
+// torch's reported state of a thread at one moment.
 struct TorchMoment {
   bool torn = false;
   TraceId id;

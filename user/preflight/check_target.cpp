@@ -36,9 +36,10 @@ Result<ProcessStat> check_target(pid_t pid) {
     if (stat.error().errno_value == ESRCH || stat.error().errno_value == ENOENT) {
       const std::vector<std::string> others = called_so_elsewhere(pid);
       if (!others.empty())
-        return error(fmt::format("there is no process {} here; a container calls {} so", pid,
-                                 fmt::join(others, ", ")),
-                     fmt::format("sudo dynprof-bpf --pid {}", others.front()));
+        return error(
+            fmt::format("there is no process {} here; a container knows process {} by this pid",
+                        pid, fmt::join(others, ", ")),
+            fmt::format("sudo dynprof-bpf --pid {}", others.front()));
       return error(fmt::format("there is no process {}", pid),
                    "pgrep -af python lists the Python processes");
     }

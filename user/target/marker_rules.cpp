@@ -5,6 +5,7 @@
 #include <string>
 
 #include "symbolizer/python/line_table.h"
+#include "user/target/remote_values.h"
 
 namespace dynprof {
 namespace {
@@ -277,27 +278,79 @@ std::optional<PhaseFunctions> resolve_phase_functions(RemoteObjects& objects,
   return functions;
 }
 
+namespace {
+
+// The frame an event came from, as long as it is one of the same function.
+class FrameOfPhase {
+ public:
+  FrameOfPhase(RemoteObjects& objects, std::span<const dp_phase_function> functions,
+               const dp_phase_event& event)
+      : memory_(objects.memory()), layout_(objects.layout().bpf), event_(event) {
+    auto found = std::find_if(functions.begin(), functions.end(), [&](const auto& one) {
+      return one.code == event.code && one.kind == DP_PHASE_FUNCTION_BOTH;
+    });
+    if (event.code != 0 && found != functions.end()) function_ = &*found;
+  }
+  const dp_phase_function* function() const { return function_; }
+  bool is_there() {
+    auto code = memory_.read<std::uint64_t>(event_.frame + layout_.frame_base + layout_.frame_code);
+    return code && untagged(*code) == event_.code;
+  }
+  // The object; 0: not set.
+  std::uint64_t local(std::uint16_t slot) {
+    auto word = memory_.read<std::uint64_t>(event_.frame + layout_.frame_localsplus + 8ULL * slot);
+    return untagged(word.value_or(0));
+  }
+
+ private:
+  std::uint64_t untagged(std::uint64_t word) const {
+    return word & ~std::uint64_t{layout_.code_tag_mask};
+  }
+  RemoteMemory& memory_;
+  const dp_python_layout& layout_;
+  const dp_phase_event& event_;
+  const dp_phase_function* function_ = nullptr;
+};
+
+}  // namespace
+
 std::optional<PhaseFrame> read_phase_frame(RemoteObjects& objects,
                                            std::span<const dp_phase_function> functions,
                                            const dp_phase_event& event) {
   constexpr std::size_t kMaxName = 256;
-  const dp_python_layout& t = objects.layout().bpf;
-  RemoteMemory& memory = objects.memory();
-  auto function =
-      std::find_if(functions.begin(), functions.end(), [&](const dp_phase_function& one) {
-        return one.code == event.code && one.kind == DP_PHASE_FUNCTION_BOTH;
-      });
-  if (event.code == 0 || function == functions.end()) return std::nullopt;
-  auto local = [&](std::uint16_t slot) {
-    auto word = memory.read<std::uint64_t>(event.frame + t.frame_localsplus + 8ULL * slot);
-    return word.value_or(0) & ~std::uint64_t{t.code_tag_mask};
-  };
-  auto code = memory.read<std::uint64_t>(event.frame + t.frame_base + t.frame_code);
-  if (!code || (*code & ~std::uint64_t{t.code_tag_mask}) != event.code) return std::nullopt;
-  auto name = objects.read_str(local(function->name_slot), kMaxName);
+  FrameOfPhase frame(objects, functions, event);
+  if (!frame.function() || !frame.is_there()) return std::nullopt;
+  auto name = objects.read_str(frame.local(frame.function()->name_slot), kMaxName);
   if (!name) return std::nullopt;
   // By now the time of the begin may be stored: that it was one follows from the code being unknown.
   return PhaseFrame{DP_PHASE_BEGIN, std::move(*name)};
+}
+
+std::optional<bool> is_phase_open(RemoteObjects& objects, const PythonRuntime& runtime,
+                                  std::span<const dp_phase_function> functions,
+                                  const dp_phase_event& event, std::int64_t clock_offset_ns) {
+  // Between the probe and the clock's answer a busy machine may run something else; for how long is not known.
+  constexpr std::int64_t kNextNs = 20'000'000, kMuchLaterNs = 100'000'000;
+  FrameOfPhase frame(objects, functions, event);
+  if (!frame.function()) return std::nullopt;
+  if (!frame.is_there()) return false;
+  const std::uint64_t start = frame.local(frame.function()->start_slot);
+  if (start == 0) return std::nullopt;
+  auto began_ns = RemoteValues(objects, runtime).read_int(start);
+  if (!began_ns) return false;
+  const std::int64_t apart_ns =
+      *began_ns - clock_offset_ns - static_cast<std::int64_t>(event.header.time_ns);
+  if (apart_ns < -kNextNs || apart_ns > kMuchLaterNs) return false;
+  return apart_ns <= kNextNs ? std::optional(true) : std::nullopt;
+}
+
+// Where the interpreter reads a code object's instructions.
+std::optional<std::uint64_t> first_instruction(RemoteObjects& objects, std::uint64_t code) {
+  const PythonLayout& t = objects.layout();
+  if (!t.bpf.instr_is_index) return code + t.bpf.code_instructions;
+  auto bytes = objects.memory().read_pointer(code + t.code_code);  // 3.10: an object of its own
+  if (!bytes || !plausible_pointer(*bytes)) return std::nullopt;
+  return *bytes + t.bytes_data;
 }
 
 std::optional<InlineFunction> resolve_inline_function(RemoteObjects& objects,
@@ -310,7 +363,7 @@ std::optional<InlineFunction> resolve_inline_function(RemoteObjects& objects,
                                 DP_MARKER_NONE,
                                 "2.13-2.14"};
   const PythonLayout& t = objects.layout();
-  if (t.bpf.instr_is_index) return std::nullopt;  // 3.10: its bytecode is an object of its own
+  constexpr std::uint32_t kMaxUnits = 1000;  // it has some 50
   Finder finder(objects, runtime);
   for (std::uint64_t address : finder.codes_of(kRule)) {
     RemoteCode code = finder.reader().read(address);
@@ -322,13 +375,17 @@ std::optional<InlineFunction> resolve_inline_function(RemoteObjects& objects,
     auto test = std::find_if(lines.begin(), lines.end(), [&](const LineRange& range) {
       return range.line > code.first_line + 1;
     });
-    if (!slot || lines.end() - test < 3 || test[1].line != test->line + 1 ||
-        test[2].line != test->line + 2)
+    if (!slot || lines.end() - test < 3 || test[2].begin > kMaxUnits ||
+        test[1].line != test->line + 1 || test[2].line != test->line + 2)
       continue;
+    auto instructions = first_instruction(objects, address);
+    if (!instructions) continue;
     InlineFunction watch;
     watch.code = address;
-    watch.begin = address + t.bpf.code_instructions + 2ULL * test[1].begin;
-    watch.end = address + t.bpf.code_instructions + 2ULL * test[2].begin;
+    watch.begin_unit = static_cast<std::uint16_t>(test[1].begin);
+    watch.end_unit = static_cast<std::uint16_t>(test[2].begin);
+    watch.begin = *instructions + 2ULL * watch.begin_unit;
+    watch.end = *instructions + 2ULL * watch.end_unit;
     watch.slot = *slot;
     return watch;
   }

@@ -54,16 +54,25 @@ struct PhaseFrame {
 std::optional<PhaseFrame> read_phase_frame(RemoteObjects& objects,
                                            std::span<const dp_phase_function> functions,
                                            const dp_phase_event& event);
+// Whether the phase that began with `event` is still open: its frame holds the time it began at, which
+// time.time_ns gave `clock_offset_ns` ahead of the event's clock. Nothing: not known, as of a function that
+// keeps no time, or where the call has not come back yet.
+std::optional<bool> is_phase_open(RemoteObjects& objects, const PythonRuntime& runtime,
+                                  std::span<const dp_phase_function> functions,
+                                  const dp_phase_event& event, std::int64_t clock_offset_ns);
 // Whether a code object may be the one of `dynamo_timed` or `chromium_event_timed`.
 bool is_phase_function(const RemoteCode& code, std::uint16_t python);
 
 // The function torch enters for each user function that Dynamo traces, and what is watched of it:
 // `profile_inline_call` of torch 2.13 and 2.14. With torch's own profiler off, the second line of its
-// body yields, and the third is reached when the trace succeeded. CPython 3.11 and later.
+// body yields, and the third is reached when the trace succeeded.
 struct InlineFunction {
   std::uint64_t code = 0;
   std::uint64_t begin = 0;  // addresses of instructions
   std::uint64_t end = 0;
+  std::uint16_t begin_unit =
+      0;  // the same two, in code units from the function's first instruction
+  std::uint16_t end_unit = 0;
   std::uint16_t slot = 0;
 };
 std::optional<InlineFunction> resolve_inline_function(RemoteObjects& objects,

@@ -32,6 +32,7 @@ struct PythonLayout {
   // PyThreadState.threading_local_key (3.13+); 0: a threading.local keeps its dict in tstate_dict.
   std::uint32_t tstate_local_key = 0;
 
+  std::uint32_t code_code = 0;  // 3.10
   std::uint32_t code_consts = 0;
   std::uint32_t code_flags = 0;
   std::uint32_t code_argcount = 0;

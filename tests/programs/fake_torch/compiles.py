@@ -25,7 +25,7 @@ import types
 
 import torch
 from torch import _guards
-from torch._dynamo import convert_frame, utils
+from torch._dynamo import compiled_autograd, convert_frame, utils
 from torch._functorch._aot_autograd import runtime_wrappers
 from torch._guards import CompileContext, compile_context
 
@@ -133,11 +133,16 @@ def export(frame, compile_):
 
 
 def capture(number):
+    def from_deeper(function):
+        function()  # its frame lies where no frame of the other one did
+
+    compiler = compiled_autograd.AutogradCompilerInstance()
     with compile_context(CompileContext(make_id(None, None, number))):
-        with utils.dynamo_timed("compiled_autograd"):
-            with noted(f"!{number}", "compiled_autograd", 0, ["compiled_autograd"]):
-                burn()
-                forward(5, 0, number, attempts=1)
+        compiler.begin_capture()
+        with noted(f"!{number}", "compiled_autograd", 0, ["compiled_autograd"]):
+            burn()
+            forward(5, 0, number, attempts=1)
+        from_deeper(compiler.end_capture)
 
 
 def kinds():

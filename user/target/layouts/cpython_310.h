@@ -38,6 +38,7 @@ constexpr PythonLayout cpython_310() {
   t.interpreter_id = 24;
   t.interpreter_modules = 856;
   t.tstate_dict = 152;
+  t.code_code = 48;
   t.code_consts = 56;
   t.code_flags = 36;
   t.code_argcount = 16;

@@ -1,0 +1,323 @@
+#include "user/kernel/kernel_side.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/perf_event.h>
+#include <sys/ioctl.h>
+
+#include <cstdarg>
+
+#include "process.skel.h"
+#include "sampler.skel.h"
+#include "sampler_plain.skel.h"
+#include "uprobes.skel.h"
+#include "user/kernel/open_programs.h"
+#include "user/kernel/pid_namespace.h"
+#include "user/kernel/skeleton.h"
+#include "user/preflight/kernel_features.h"
+#include "user/target/descriptor_limit.h"
+#include "watchpoints.skel.h"
+
+namespace dynprof {
+namespace {
+
+// libbpf reports by printing: keep the last warnings for our own error text.
+std::string& libbpf_log() {
+  static std::string log;
+  return log;
+}
+
+int keep_libbpf_message(enum libbpf_print_level level, const char* format, va_list arguments) {
+  if (level != LIBBPF_WARN) return 0;
+  char line[512];
+  std::vsnprintf(line, sizeof line, format, arguments);
+  std::string& log = libbpf_log();
+  if (log.size() < 4096) log += line;
+  return 0;
+}
+
+Error bpf_error(const std::string& what, int value) {
+  std::string first_line = libbpf_log().substr(0, libbpf_log().find('\n'));
+  Error e = error(fmt::format("{}: {}{}", what, errno_text(value < 0 ? -value : value),
+                              first_line.empty() ? "" : fmt::format(" ({})", first_line)));
+  e.errno_value = value < 0 ? -value : value;
+  e.hint = "sudo dynprof-bpf doctor";
+  if (e.errno_value == EPERM || e.errno_value == EACCES)
+    e.hint = "run it with sudo; in a container add --cap-add BPF,PERFMON,SYS_PTRACE";
+  if (e.errno_value == EMFILE) e.hint = kRaiseDescriptorLimit;
+  return e;
+}
+
+// What libbpf says of it names no cause that a user knows.
+Error refused(const char* programs, int value) {
+  const Error said = bpf_error(fmt::format("the kernel refused the {} programs", programs), value);
+  const std::string missing = missing_kernel_feature();
+  if (missing.empty()) return said;
+  return error(fmt::format("this kernel cannot run dynprof-bpf: {}", missing),
+               "use a newer kernel: Linux 6.1 to 7.2 are tested");
+}
+
+}  // namespace
+
+void Watchpoint::arm(bool on) const {
+  if (event_) ioctl(event_.get(), on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
+}
+
+namespace {
+
+class LoadedKernelSide final : public KernelSide {
+ public:
+  LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
+                   Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes,
+                   const DirectMap& direct_map, const KernelSideOptions& options)
+      : sampler_(std::move(sampler)),
+        process_(std::move(process)),
+        watchpoints_(std::move(watchpoints)),
+        uprobes_(std::move(uprobes)),
+        direct_map_(direct_map),
+        may_probe_(options.probes) {}
+
+  Result<void> prepare(bool watchpoints) {
+    if (watchpoints) {
+      ASSIGN_OR_RETURN(armer_, WatchArmer::start(bpf_map__fd(uprobes_->maps.arm_requests)));
+    }
+    return rings_.add(bpf_map__fd(sampler_->maps.events));
+  }
+
+  Result<void> set_process(std::uint32_t pid, const dp_process& process) override {
+    int rc = bpf_map__update_elem(sampler_->maps.processes, &pid, sizeof pid, &process,
+                                  sizeof process, BPF_ANY);
+    if (rc) return bpf_error(fmt::format("cannot follow process {}", pid), rc);
+    return {};
+  }
+
+  Result<void> update_process(std::uint32_t pid, const dp_process& process) override {
+    int rc = bpf_map__update_elem(sampler_->maps.processes, &pid, sizeof pid, &process,
+                                  sizeof process, BPF_EXIST);
+    if (rc && rc != -ENOENT) return bpf_error(fmt::format("cannot follow process {}", pid), rc);
+    return {};
+  }
+
+  void forget_process(std::uint32_t pid) override {
+    bpf_map__delete_elem(sampler_->maps.processes, &pid, sizeof pid, 0);
+  }
+
+  void add_code(std::uint32_t pid, std::uint64_t code, const dp_marker_code& marker) override {
+    dp_marker_key key = {.code = code, .pid = pid, .pad = 0};
+    // A full table only means that this code object is announced again.
+    bpf_map__update_elem(sampler_->maps.known_codes, &key, sizeof key, &marker, sizeof marker,
+                         BPF_ANY);
+    if (marker.kind != DP_MARKER_NONE) sampler_->bss->marker_generation++;
+  }
+
+  void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) override {
+    // A full table only means that this thread has no source T.
+    bpf_map__update_elem(sampler_->maps.torch_threads, &tid, sizeof tid, &thread, sizeof thread,
+                         BPF_ANY);
+  }
+
+  std::uint32_t new_clock_slot() override {
+    const std::uint32_t slot = next_clock_slot_++ % DP_CLOCK_SLOTS;
+    // A struct clock_calls of bpf/clock_probe.bpf.h: of the process that had it before.
+    const std::uint64_t none[2] = {};
+    bpf_map__update_elem(uprobes_->maps.clock_calls, &slot, sizeof slot, none, sizeof none,
+                         BPF_ANY);
+    return slot;
+  }
+
+  const DirectMap& direct_map() const override { return direct_map_; }
+
+  WatchArmer* armer() const override { return armer_.get(); }
+  bool may_probe() const override { return may_probe_; }
+
+  Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) override {
+    return watch(begin ? watchpoints_->progs.inline_begun : watchpoints_->progs.inline_ended,
+                 std::move(watchpoint));
+  }
+
+  Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path, std::uint64_t offset,
+                            std::string_view what, std::uint64_t cookie) override {
+    // Never a return probe: see bpf/uprobes.bpf.c.
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .retprobe = false);
+    libbpf_log().clear();
+    Link link(
+        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), offset, &options));
+    if (!link) return bpf_error(fmt::format("cannot probe {}", what), errno);
+    return link;
+  }
+
+  Result<void> attach_process_events() override {
+    int rc = process_bpf::attach(process_.get());
+    if (rc) return bpf_error("cannot attach to the scheduler's process tracepoints", rc);
+    return {};
+  }
+
+  Result<Link> attach_sampler(UniqueFd perf_event) override {
+    libbpf_log().clear();
+    // On success the link owns the event's descriptor.
+    Link link(bpf_program__attach_perf_event(sampler_->progs.sample_cpu, perf_event.get()));
+    if (!link) return bpf_error("cannot attach the sampler to a perf event", errno);
+    perf_event.release();
+    return link;
+  }
+
+  void detach() override { process_bpf::detach(process_.get()); }
+
+  int unwind_tables_fd() const override { return bpf_map__fd(sampler_->maps.unwind_tables); }
+  int native_spaces_fd() const override { return bpf_map__fd(sampler_->maps.native_spaces); }
+
+  int ring_fd() const override { return rings_.poll_fd(); }
+
+  bool consume(const Visitor& visit, const DrainBudget& budget) override {
+    return rings_.drain(visit, budget);
+  }
+
+  std::uint64_t ring_capacity() const override { return rings_.capacity(); }
+
+  Counters counters() const override {
+    Counters sums = {};
+    const auto cpus = static_cast<std::size_t>(std::max(1, libbpf_num_possible_cpus()));
+    std::vector<std::uint64_t> values(cpus);
+    for (std::uint32_t i = 0; i < DP_COUNTER_COUNT; i++) {
+      if (bpf_map__lookup_elem(sampler_->maps.counters, &i, sizeof i, values.data(),
+                               values.size() * sizeof values[0], 0))
+        continue;
+      for (std::uint64_t value : values) sums[i] += value;
+    }
+    return sums;
+  }
+
+  int map_fd(const char* name) const override {
+    return bpf_object__find_map_fd_by_name(sampler_->obj, name);
+  }
+
+  Result<void> add_ring(int map_fd) override { return rings_.add(map_fd); }
+
+ private:
+  static Result<Watchpoint> watch(bpf_program* program, UniqueFd watchpoint) {
+    // On success the link owns the descriptor it was given.
+    UniqueFd ours(fcntl(watchpoint.get(), F_DUPFD_CLOEXEC, 0));
+    if (!ours) return bpf_error("cannot attach to a hardware watchpoint", errno);
+    Link link(bpf_program__attach_perf_event(program, watchpoint.get()));
+    if (!link) return bpf_error("cannot attach to a hardware watchpoint", errno);
+    watchpoint.release();
+    return Watchpoint(std::move(link), std::move(ours));
+  }
+  bpf_program* program_of(Probe probe) {
+    auto& programs = uprobes_->progs;
+    switch (probe) {
+      case Probe::kRegionEntered:
+        return programs.region_entered;
+      case Probe::kRegionLeft:
+        return programs.region_left;
+      case Probe::kNodeEntered:
+        return programs.node_entered;
+      case Probe::kNodeLeft:
+        return programs.node_left;
+      case Probe::kNodeRaised:
+        return programs.node_raised;
+      case Probe::kClockRead:
+        break;
+    }
+    return programs.clock_read;
+  }
+
+  Skeleton<sampler_bpf> sampler_;
+  Skeleton<process_bpf> process_;
+  Skeleton<watchpoints_bpf> watchpoints_;
+  Skeleton<uprobes_bpf> uprobes_;
+  std::uint32_t next_clock_slot_ = 0;
+  DirectMap direct_map_;
+  bool may_probe_;
+  std::unique_ptr<WatchArmer> armer_;
+  EventRings rings_;
+};
+
+// Maps the second object declares too are the first one's.
+Result<void> share_map(bpf_map* mine, bpf_map* theirs) {
+  int rc = bpf_map__reuse_fd(mine, bpf_map__fd(theirs));
+  if (rc) return bpf_error(fmt::format("cannot share BPF map {}", bpf_map__name(mine)), rc);
+  return {};
+}
+
+// All that torch_state.bpf.h brings with it.
+template <class Mine, class Theirs>
+Result<void> share_sampling_maps(Mine& mine, Theirs& theirs) {
+  TRY(share_map(mine.processes, theirs.processes));
+  TRY(share_map(mine.events, theirs.events));
+  TRY(share_map(mine.counters, theirs.counters));
+  TRY(share_map(mine.torch_threads, theirs.torch_threads));
+  TRY(share_map(mine.code_caches, theirs.code_caches));
+  return share_map(mine.known_codes, theirs.known_codes);
+}
+
+Result<Skeleton<sampler_bpf>> load_sampler(const KernelSideOptions& options,
+                                           const PidNamespace& ours, const DirectMap& direct_map) {
+  libbpf_log().clear();
+  auto sampler = open_programs<sampler_bpf, sampler_plain_bpf>(direct_map.plain);
+  if (!sampler) return bpf_error("cannot open the sampling programs", errno);
+  const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
+  bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
+  bpf_map__set_max_entries(sampler->maps.code_caches, cpus);
+  bpf_map__set_max_entries(sampler->maps.rule_caches, cpus);
+  sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
+  set_pid_namespace(sampler->rodata, ours);
+  set_direct_map(sampler->rodata, direct_map);
+  if (int rc = sampler_bpf::load(sampler.get())) return refused("sampling", rc);
+  return sampler;
+}
+
+}  // namespace
+
+void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
+
+Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
+  libbpf_set_print(keep_libbpf_message);
+  ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
+  DirectMap direct_map = options.direct_map ? find_direct_map() : DirectMap();
+  auto sampler = load_sampler(options, ours, direct_map);
+  if (!sampler && direct_map.base != 0) {
+    direct_map = {};  // this kernel wants it otherwise: slower, but the same
+    sampler = load_sampler(options, ours, direct_map);
+  }
+  if (!sampler) {
+    direct_map.plain = true;
+    sampler = load_sampler(options, ours, direct_map);
+  }
+  if (!sampler) return sampler.error();
+  // libbpf asks the kernel once whether arrays can be mapped; refused that, it goes on without.
+  if ((*sampler)->bss == nullptr)
+    return error("the kernel refused a BPF array that can be mapped into memory",
+                 "try again: Linux knows them since 5.5, so it lacked memory or was not permitted");
+
+  Skeleton<process_bpf> process(process_bpf::open());
+  if (!process) return bpf_error("cannot open the process programs", errno);
+  TRY(share_map(process->maps.processes, (*sampler)->maps.processes));
+  TRY(share_map(process->maps.events, (*sampler)->maps.events));
+  TRY(share_map(process->maps.counters, (*sampler)->maps.counters));
+  set_pid_namespace(process->rodata, ours);
+  process->rodata->keep_command_lines = options.command_lines;
+  if (int rc = process_bpf::load(process.get())) return refused("process", rc);
+
+  Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
+  if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
+  TRY(share_sampling_maps(watchpoints->maps, (*sampler)->maps));
+  set_pid_namespace(watchpoints->rodata, ours);
+  if (int rc = watchpoints_bpf::load(watchpoints.get())) return refused("watchpoint", rc);
+
+  Skeleton<uprobes_bpf> uprobes(uprobes_bpf::open());
+  if (!uprobes) return bpf_error("cannot open the probe programs", errno);
+  TRY(share_sampling_maps(uprobes->maps, (*sampler)->maps));
+  set_pid_namespace(uprobes->rodata, ours);
+  if (int rc = uprobes_bpf::load(uprobes.get())) return refused("probe", rc);
+
+  auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
+                                                   std::move(watchpoints), std::move(uprobes),
+                                                   direct_map, options);
+  TRY(loaded->prepare(options.watchpoints && options.probes));
+  return std::unique_ptr<KernelSide>(std::move(loaded));
+}
+
+}  // namespace dynprof

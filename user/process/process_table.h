@@ -1,0 +1,51 @@
+// The processes of a recording: the targets, their children, and whatever a sample came from.
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "user/process/followed_process.h"
+#include "user/process/pending_children.h"
+
+namespace dynprof {
+
+class ProcessTable {
+ public:
+  using Map = std::map<pid_t, FollowedProcess>;
+
+  struct Options {
+    bool children = true;       // forks are followed
+    bool command_lines = true;  // kept in the recording
+  };
+
+  explicit ProcessTable(const Options& options) : options_(options) {}
+
+  Map& all() { return processes_; }
+  const Map& all() const { return processes_; }
+  // Null: not followed.
+  FollowedProcess* find(pid_t pid);
+  const FollowedProcess* find(pid_t pid) const;
+  // The process of that number, new or known.
+  FollowedProcess& follow(pid_t pid, pid_t parent);
+  // Found when the recording began, and its parent then; see there().
+  FollowedProcess& follow_at_begin(pid_t pid, pid_t parent);
+  const std::vector<std::pair<pid_t, pid_t>>& there() const { return there_; }
+  void erase(pid_t pid) { processes_.erase(pid); }
+
+  // The child copies what is known of its parent when that is needed (inherit) or about to go (image_ends).
+  void forked(pid_t child, pid_t parent, KernelSide& kernel);
+  void inherit(pid_t child, KernelSide& kernel);
+  // What this process knew is about to go (an exec, an exit): its children copy it now, it copies nothing.
+  void image_ends(pid_t pid, KernelSide& kernel);
+
+ private:
+  Options options_;
+  Map processes_;
+  PendingChildren pending_children_;
+  std::vector<std::pair<pid_t, pid_t>> there_;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,65 @@
+// Takes each event of the kernel side to what handles it: samples and waits to the encoder, torch's events to
+// the process they are of, forks, execs and exits to the table of processes.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "user/gpu/gpu_collector.h"
+#include "user/kernel/event_view.h"
+#include "user/process/native_spaces.h"
+#include "user/process/process_lives.h"
+#include "user/process/process_table.h"
+#include "user/process/sample_encoder.h"
+#include "user/session/exec_rate.h"
+#include "user/session/session_losses.h"
+#include "user/session/targets.h"
+#include "user/waits/off_cpu.h"
+
+namespace dynprof {
+
+class EventRouter {
+ public:
+  // All outlive the router.
+  struct Parts {
+    KernelSide& kernel;
+    RecordingWriter& writer;
+    SampleEncoder& encoder;
+    ProcessTable& processes;
+    Targets& targets;
+    const ProcessLives& lives;
+    GpuCollector& gpu;
+    OffCpu* off_cpu;       // null: waits are not recorded
+    NativeSpaces* native;  // null: native stacks are not recorded
+    SessionLosses& losses;
+    std::function<void(const std::string& sentence)> note;
+    bool launched;  // the target's first exec is the command itself
+  };
+
+  explicit EventRouter(Parts parts) : to_(std::move(parts)) {}
+
+  // One event as it came; malformed ones are counted.
+  void route(std::span<const std::byte> bytes);
+
+ private:
+  void on(const SampleView& view);
+  void on(const WaitStackView& view);
+  void on(const dp_wait_event& event);
+  void on(const dp_phase_event& event);
+  void on(const dp_inline_event& event);
+  void on(const dp_probe_event& event);
+  void on(const ProcessEventView& view);
+  void on(const GpuEventView& view);
+  void on_exec(pid_t pid, const ProcessEventView& view);
+  void on_exit(pid_t pid);
+  FollowedProcess* process_of(const dp_event_header& header) {
+    return to_.processes.find(static_cast<pid_t>(header.pid));
+  }
+
+  Parts to_;
+  ExecRate exec_rate_;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,13 @@
+// What a recording says of itself at its begin: machine, targets, versions, clocks.
+#pragma once
+
+#include "user/process/followed_process.h"
+#include "user/session/session.h"
+
+namespace dynprof {
+
+// `first`: the first target; null: none, or not followed yet.
+Meta describe_session(const SessionOptions& options, const SamplingEvents& events,
+                      std::uint64_t start_ns, const FollowedProcess* first);
+
+}  // namespace dynprof

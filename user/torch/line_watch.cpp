@@ -1,0 +1,182 @@
+#include "user/torch/line_watch.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <unordered_map>
+#include <utility>
+
+#include "user/kernel/clock.h"
+#include "user/live/compile_lock.h"
+#include "user/live/thread_moment.h"
+#include "user/preflight/capabilities.h"
+#include "user/target/bounded_memory.h"
+
+namespace dynprof {
+namespace {
+
+using namespace std::chrono_literals;
+
+// 20 readings a second at first, fewer the longer compiles go on, since each reading stands for its share of
+// them: down to two. Each holds the target's lock on its memory map some 300 times for a moment. Fewer as well
+// where one takes long (the first of a View reads the names of the whole stack, some 60 ms): a fortieth of a core.
+constexpr std::chrono::nanoseconds kPeriod = 50ms, kLongestPeriod = 500ms;
+constexpr int kReadingsAtFirst = 20;
+constexpr int kShare = 40;
+// A thread that never stands still for so long is passed over.
+constexpr std::chrono::milliseconds kLook = 5ms;
+// So many readings without a compile, and it sleeps until the next event.
+constexpr int kIdleReadings = 20;
+constexpr std::size_t kMaxKept = 4096;
+constexpr std::uint64_t kViewNs = 10'000'000'000;
+constexpr std::size_t kMaxReads = 4'000'000;
+constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
+
+TorchIds ids_of(const TraceId& id, std::int32_t attempt) {
+  return {id.autograd, id.frame, id.compile, attempt};
+}
+
+// Until the next reading, after so many since compiles began.
+std::chrono::nanoseconds period(int readings, std::chrono::nanoseconds took) {
+  return std::clamp(std::max(kPeriod * readings / kReadingsAtFirst, kShare * took), kPeriod,
+                    kLongestPeriod);
+}
+
+// The innermost line of code that was not installed, which is what a user can change; else the innermost.
+const UserLine& own_line(const std::vector<UserLine>& lines) {
+  auto own = std::find_if(lines.rbegin(), lines.rend(), [](const UserLine& line) {
+    return line.file.find("/site-packages/") == std::string::npos &&
+           line.file.find("/dist-packages/") == std::string::npos;
+  });
+  return own != lines.rend() ? *own : lines.back();
+}
+
+}  // namespace
+
+// What is looked up once and holds for a while: modules, thread-locals, types.
+struct LineWatch::View {
+  explicit View(const PythonRuntime& runtime)
+      : process(runtime.pid),
+        memory(process, kMaxReads, kMaxBytes),
+        objects(memory, runtime.layout),
+        view((objects.set_str_type(runtime.str_type), process), objects, runtime),
+        torch(view),
+        until_ns(monotonic_ns() + kViewNs) {}
+  bool usable() const {
+    return torch.complete() && !memory.exhausted() && monotonic_ns() < until_ns;
+  }
+
+  ProcessMemory process;
+  BoundedMemory memory;  // however objects point at each other, reading them ends
+  RemoteObjects objects;
+  TargetView view;
+  TorchReader torch;
+  std::uint64_t until_ns;
+};
+
+LineWatch::LineWatch(const PythonRuntime& runtime)
+    : runtime_(runtime), thread_([this] { run(); }) {}
+
+LineWatch::~LineWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void LineWatch::wake() {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(awake_, true)) return;
+  }
+  changed_.notify_one();
+}
+
+std::vector<LineReading> LineWatch::take() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(readings_, {});
+}
+
+void LineWatch::run() {
+  keep_only_reading();
+  setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
+  std::uint64_t last_ns = 0;        // 0: the reading before is too old to count from
+  int idle = 0;
+  int readings = 0;
+  std::unique_ptr<View> view;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return stop_ || awake_; });
+    if (stop_) return;
+    lock.unlock();
+    const std::uint64_t begin_ns = monotonic_ns();
+    std::vector<LineReading> found;
+    if (!view || !view->usable()) view = std::make_unique<View>(runtime_);
+    bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
+    const std::chrono::nanoseconds took(monotonic_ns() - begin_ns);
+    last_ns = begin_ns;
+    readings = compiles ? std::min(readings + 1, kReadingsAtFirst * 10) : readings / 2;
+    idle = compiles ? 0 : idle + 1;
+    lock.lock();
+    std::size_t room = kMaxKept - std::min(kMaxKept, readings_.size());
+    for (std::size_t i = 0; i < std::min(room, found.size()); ++i)
+      readings_.push_back(std::move(found[i]));
+    if (idle >= kIdleReadings) {
+      awake_ = false;
+      idle = readings = 0;
+      last_ns = 0;
+      view.reset();
+      continue;
+    }
+    changed_.wait_for(lock, period(readings, took), [&] { return stop_; });
+  }
+}
+
+bool LineWatch::read(View& shared, std::uint64_t since_ns, std::vector<LineReading>& out) const {
+  RemoteObjects& objects = shared.objects;
+  TargetView& view = shared.view;
+  TorchReader& torch = shared.torch;
+  auto states = thread_states(objects, runtime_);
+  bool compiles = false;
+  for (auto [tid, tstate] : states) {
+    TorchMoment moment = torch.read(tstate);
+    if (!moment.compiling()) continue;
+    compiles = true;
+    auto deadline = std::chrono::steady_clock::now() + kLook;
+    UserCode code = read_user_code_now(view, tstate, deadline);
+    if (code.lines.empty() || torch.read(tstate).id != moment.id) continue;
+    LineReading reading;
+    reading.time_ns = monotonic_ns();
+    reading.weight_ns = since_ns;
+    reading.tid = tid;
+    reading.ids = ids_of(moment.id, moment.attempt);
+    reading.kind = user_code_text(code.kind);
+    reading.line = own_line(code.lines);
+    out.push_back(std::move(reading));
+  }
+  if (!compiles) return false;
+  CompileLock compile_lock(view);
+  std::unordered_map<std::uint64_t, pid_t> by_pthread;
+  for (const RemoteThread& thread : walk_interpreters(objects, runtime_.runtime).threads) {
+    for (auto [tid, tstate] : states)
+      if (tstate == thread.tstate) by_pthread[thread.pthread] = tid;
+  }
+  for (auto [tid, tstate] : states) {
+    auto owner = compile_lock.owner_waited_for(tid);
+    if (!owner) continue;
+    LineReading reading;
+    reading.time_ns = monotonic_ns();
+    reading.weight_ns = since_ns;
+    reading.tid = tid;
+    reading.kind = "lock";
+    auto holder = by_pthread.find(*owner);
+    if (holder != by_pthread.end()) reading.lock_holder = holder->second;
+    out.push_back(std::move(reading));
+  }
+  return true;
+}
+
+}  // namespace dynprof

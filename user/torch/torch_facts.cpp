@@ -1,0 +1,199 @@
+#include "user/torch/torch_facts.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "user/generated/find_generated.h"
+#include "user/generated/merge_generated.h"
+#include "user/history/metric_fields.h"
+#include "user/kernel/clock.h"
+#include "user/preflight/capabilities.h"
+#include "user/target/remote_memory.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+// What of it a reset takes away (torch 2.6's graph breaks, for one) is known only if it was read before.
+constexpr std::uint64_t kHistoryNs = kSecondNs;
+// torch 2.6 to 2.15 notes a compile some 2 ms after the end of its outermost phase; a slow machine takes longer.
+constexpr std::uint64_t kUntilNotedNs[] = {2'000'000, 1'000'000,  2'000'000,
+                                           5'000'000, 10'000'000, 30'000'000};
+constexpr std::size_t kNotesKept = 64;  // as many as torch keeps
+// Looks begin between two compiles, or among them when these go on and on; the whole look when nothing has
+// compiled for a while.
+constexpr std::uint64_t kPauseNs = kSecondNs / 5;
+constexpr std::uint64_t kQuietNs = 2 * kSecondNs;
+// Between two looks; more by so much as the last one took: 0.3 % of a CPU.
+constexpr std::uint64_t kLookNs = 5 * kSecondNs;
+constexpr std::uint64_t kTimesAsLong = 300;
+constexpr std::chrono::milliseconds kQuickAtMost{300};
+constexpr std::chrono::milliseconds kWholeAtMost{1000};
+// What is kept of it, for each process.
+constexpr std::size_t kGeneratedBytes = 24u << 20;
+
+std::string to_text(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+bool has_row(const CompileHistory& history, const HistoryRow& row) {
+  return std::any_of(history.rows.begin(), history.rows.end(), [&](const HistoryRow& other) {
+    return other.trace_id == row.trace_id && other.kind == row.kind &&
+           other.start_us == row.start_us;
+  });
+}
+
+}  // namespace
+
+void TorchFacts::compiled(std::uint64_t now_ns) {
+  history_is_old_ = true;
+  generated_until_now_ = Look::kNone;
+  last_compile_ns_ = now_ns;
+}
+
+void TorchFacts::compile_ended(std::uint64_t now_ns) {
+  compiled(now_ns);
+  note_tries_ = 0;
+  note_due_ns_ = now_ns + kUntilNotedNs[0];
+}
+
+void TorchFacts::read_note(RemoteObjects& objects, const PythonRuntime& python,
+                           std::uint64_t now_ns) {
+  if (now_ns < note_due_ns_) return;
+  std::vector<HistoryRow> rows = new_rows_.read(objects, python);
+  note_due_ns_ = UINT64_MAX;
+  if (rows.empty() && ++note_tries_ < static_cast<int>(std::size(kUntilNotedNs)))
+    note_due_ns_ = monotonic_ns() + kUntilNotedNs[note_tries_];
+  for (HistoryRow& row : rows) notes_.push_back(std::move(row));
+  while (notes_.size() > kNotesKept) notes_.pop_front();
+}
+
+TorchFacts::Wanted TorchFacts::wanted(std::uint64_t now_ns) const {
+  Wanted wanted{.history = history_is_old_ && now_ns >= next_history_ns_};
+  if (last_compile_ns_ == 0 || now_ns < next_look_ns_) return wanted;
+  const std::uint64_t pause_ns = now_ns - std::min(now_ns, last_compile_ns_);
+  if (pause_ns < kPauseNs && now_ns < next_look_ns_ + kLookNs) return wanted;
+  if (pause_ns >= kQuietNs && generated_until_now_ != Look::kWhole) {
+    wanted.generated = Look::kWhole;
+    wanted.time = kWholeAtMost;
+  } else if (generated_until_now_ == Look::kNone) {
+    wanted.generated = Look::kQuick;
+    wanted.time = kQuickAtMost;
+  }
+  return wanted;
+}
+
+void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
+  if (reading_.valid()) {
+    if (reading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    take(reading_.get());
+  }
+  const Wanted now = wanted(now_ns);
+  if (!now.history && now.generated == Look::kNone) return;
+  // What compiles from now on may not be in it any more.
+  if (now.history) history_is_old_ = false, next_history_ns_ = now_ns + kHistoryNs;
+  generated_until_now_ = std::max(generated_until_now_, now.generated);
+  reading_ = std::async(std::launch::async, [python, now] {
+    keep_only_reading();
+    setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
+    ProcessMemory memory(python.pid);
+    RemoteObjects objects(memory, python.layout);
+    objects.set_str_type(python.str_type);
+    return read(objects, python, now);
+  });
+}
+
+void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python) {
+  history_is_old_ = false;
+  take(read(objects, python, {.history = true}));
+}
+
+void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python) {
+  if (reading_.valid()) take(reading_.get());
+  take(read(objects, python,
+            {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time}));
+}
+
+TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime& python,
+                                     Wanted wanted) {
+  const std::uint64_t begin_ns = monotonic_ns();
+  Reading reading;
+  reading.of = wanted;
+  if (wanted.history) {
+    if (auto found = read_compile_history(objects, python)) reading.history = std::move(*found);
+  }
+  if (wanted.generated != Look::kNone) {
+    GeneratedLimits limits;
+    limits.total_bytes = kGeneratedBytes;
+    limits.time = wanted.time;
+    if (wanted.generated == Look::kQuick) limits.gc_objects = 0;
+    reading.generated = find_generated(objects, python, python.pid, limits);
+  }
+  reading.took_ns = monotonic_ns() - begin_ns;
+  return reading;
+}
+
+void TorchFacts::take(Reading reading) {
+  if (reading.of.generated != Look::kNone)
+    next_look_ns_ = monotonic_ns() + std::max(kLookNs, kTimesAsLong * reading.took_ns);
+  take_history(std::move(reading.history));
+  if (!reading.generated) return;
+  GeneratedLimits limits;
+  limits.total_bytes = kGeneratedBytes;
+  generated_ = merge_generated(std::move(generated_), std::move(*reading.generated), limits);
+}
+
+void TorchFacts::take_history(std::optional<CompileHistory> found) {
+  if (!found) return;
+  // An interpreter that ends clears its modules first: what is left of them is no news.
+  const bool cleared = !found->dynamo_imported || !found->problems.empty();
+  if (history_ && !history_->rows.empty() && found->rows.empty() && cleared) return;
+  history_ = std::move(found);
+}
+
+void TorchFacts::write_history(const char* when, pid_t pid, RecordingWriter& writer) const {
+  if (!history_ && notes_.empty()) return;
+  CompileHistory history = history_.value_or(CompileHistory());
+  history.pid = pid;
+  history.dynamo_imported = history.dynamo_imported || !notes_.empty();
+  for (const HistoryRow& note : notes_)
+    if (!has_row(history, note)) history.rows.push_back(note);
+  name_by_frame(history.rows);
+  Fact fact;
+  fact.pid = pid;
+  fact.time_ns = monotonic_ns();
+  fact.kind = writer.string("history");
+  fact.name = writer.string(when);
+  fact.body = writer.blob(to_text(to_json(history)));
+  writer.fact(fact);
+}
+
+void TorchFacts::write_at_attach(pid_t pid, RecordingWriter& writer) const {
+  write_history("attach", pid, writer);
+}
+
+void TorchFacts::write_at_end(pid_t pid, RecordingWriter& writer) const {
+  write_history("detach", pid, writer);
+  for (const GeneratedFile& file : generated_.files) {
+    Fact fact;
+    fact.pid = pid;
+    fact.time_ns = monotonic_ns();
+    fact.kind = writer.string("generated");
+    fact.name = writer.string(to_text({{"trace_id", file.trace_id},
+                                       {"kind", kind_name(file.kind)},
+                                       {"direction", direction_name(file.direction)},
+                                       {"name", file.name},
+                                       {"origin", file.origin},
+                                       {"problem", file.problem},
+                                       {"truncated", file.truncated}}));
+    fact.body = writer.blob(file.content);
+    writer.fact(fact);
+  }
+}
+
+}  // namespace dynprof

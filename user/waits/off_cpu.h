@@ -1,0 +1,45 @@
+// Time off the CPU (bpf/offcpu.bpf.c): loaded beside what KernelSide loads, whose maps and consumer it
+// uses. Turns its events into waits of the recording.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "user/kernel/event_view.h"
+#include "user/kernel/kernel_side.h"
+#include "user/process/followed_process.h"
+#include "user/process/sample_encoder.h"
+
+namespace dynprof {
+
+class OffCpu {
+ public:
+  // A wait at least `threshold_ns` long is recorded by itself. An error: this kernel cannot.
+  static Result<std::unique_ptr<OffCpu>> load(KernelSide& kernel, std::uint64_t threshold_ns);
+  virtual ~OffCpu() = default;
+
+  // The threads of a process that are there already: what they wait for counts from now on.
+  virtual void add_threads(pid_t pid) = 0;
+  virtual Result<void> attach() = 0;
+  // About every 20 ms: markers the kernel side may have to learn of.
+  virtual void tick() = 0;
+  virtual void on_stack(const SampleView& view, FollowedProcess& process,
+                        SampleEncoder& encoder) = 0;
+  // `process` null: it is gone.
+  virtual void on_wait(const dp_wait_event& event, FollowedProcess* process,
+                       RecordingWriter& writer) = 0;
+  virtual void detach() = 0;
+  // After the last event: the sums under way, and what the threads are doing now.
+  using FindProcess = std::function<FollowedProcess*(pid_t)>;
+  virtual void finish(const FindProcess& find, RecordingWriter& writer) = 0;
+  // Waits whose stack did not come, or was forgotten.
+  virtual std::uint64_t stacks_lost() const = 0;
+};
+
+}  // namespace dynprof
