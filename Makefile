@@ -2,6 +2,7 @@
 #
 #   V=1      print whole command lines instead of one word per file
 #   SAN=1    AddressSanitizer and UBSan, in a build directory of its own (build/san)
+#   PACKAGE=1  as packages have it, in a build directory of its own (build/package)
 #   CXX=…    another compiler (g++ 12 and clang++-16 are tried)
 #
 # Sources are found by globbing: a new .cpp under user/ or symbolizer/ is in the program, a new
@@ -24,5 +25,6 @@ include mk/sources.mk
 include mk/rules.mk
 include mk/verbs.mk
 include mk/cupti.mk
+include mk/packages.mk
 
 -include $(shell find $(ROOT_BUILD) -name '*.d' 2>/dev/null)

@@ -9,6 +9,8 @@ LLVM_VERSION ?= 16
 
 ifeq ($(SAN),1)
 BUILD := $(ROOT_BUILD)/san
+else ifeq ($(PACKAGE),1)
+BUILD := $(ROOT_BUILD)/package
 else
 BUILD := $(ROOT_BUILD)
 endif
@@ -62,6 +64,13 @@ LDFLAGS_ALL := -pthread $(LDFLAGS)
 LDLIBS_ALL := -lbpf -ldw -lelf -lz -lzstd -lfmt $(LDLIBS)
 # The program's own sources stand -Wconversion; gtest's and benchmark's macros do not.
 STRICT := -Wconversion
+
+ifeq ($(PACKAGE),1)
+# {fmt} is compiled in: each Debian has its libfmt under another name, and none has one to link statically.
+CPPFLAGS_ALL += -DFMT_HEADER_ONLY
+LDLIBS_ALL := $(filter-out -lfmt,$(LDLIBS_ALL))
+LDFLAGS_ALL += -Wl,-z,relro -Wl,-z,now -Wl,--as-needed
+endif
 
 ifeq ($(SAN),1)
 # Not optimized: -O1 with the sanitizers takes four times as long to compile.
