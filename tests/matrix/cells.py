@@ -7,6 +7,7 @@ No release is named here: what its rows do not have is not compared.
 
 import collections
 
+import matrix_run
 import samples
 
 WALL_SHARE, WALL_US = 0.01, 2000
@@ -26,48 +27,87 @@ def judged(pairs):
     return outcome(len(pairs) - len(wrong), len(pairs), example)
 
 
-def ids(run):
-    """Trace ids, kinds and numbers of attempts."""
-    return judged(
-        (
-            str(compile_),
-            [(row["trace_id"], row["kind"], row["attempt"]) for row in compile_.rows],
-            [(compile_.id or compile_.rows[0]["trace_id"], compile_.kind, n) for n in range(compile_.attempts)],
+def pair(truth, ledger):
+    """As matrix_run.pair, but by trace id: a release whose restarts are not all seen has fewer rows than attempts."""
+    groups = collections.defaultdict(list)  # of attempts, in order: a trace id comes again after a reset
+    for row in ledger["compiles"]:
+        if row["kind"] == "compiled_autograd":
+            continue
+        key = row["kind"] if row["kind"] == "export" else (row["kind"], row["trace_id"])
+        if row["attempt"] == 0 or not groups[key]:
+            groups[key].append([])
+        groups[key][-1].append(row)
+    compiles = []
+    for metrics in sorted(truth["metrics"], key=lambda m: m["start_time_us"]):
+        kind = matrix_run.kind_of(metrics)
+        found = groups[kind if kind == "export" else (kind, metrics.get("compile_id"))]
+        compiles.append(
+            matrix_run.Compile(
+                metrics=metrics,
+                kind=kind,
+                thread=found[0][0]["thread"] if found else truth["pid"],
+                attempts=1 + len(metrics.get("restart_reasons", ())),
+                rows=found.pop(0) if found else [],
+            )
         )
-        for compile_ in run.compiles
-    )
+    return compiles, [row for left in groups.values() for group in left for row in group]
+
+
+def ids(run):
+    """Every compile of torch's is in the ledger under its id and kind. (One that torch has not fails the row.)"""
+    return judged((str(compile_), bool(compile_.rows), True) for compile_ in run.compiles)
+
+
+def attempts(run):
+    return judged((str(compile_), len(compile_.rows), compile_.attempts) for compile_ in run.compiles if compile_.rows)
 
 
 def functions(run):
     return judged(
         (str(compile_), compile_.rows[0]["function"], compile_.metrics["co_name"])
         for compile_ in run.compiles
-        if compile_.kind == "forward" and compile_.metrics.get("co_name")
+        if compile_.kind == "forward" and compile_.metrics.get("co_name") and compile_.rows
     )
 
 
+# What torch notes of a compile, and the phase that it is the time of. The first that there is: in torch 2.6 duration_us
+# is of something wider.
+DURATIONS = {
+    "forward": [("dynamo_cumulative_compile_time_us", "entire_frame_compile"), ("duration_us", "entire_frame_compile")],
+    "backward": [
+        ("backward_cumulative_compile_time_us", "entire_backward_compile"),
+        ("duration_us", "entire_backward_compile"),
+    ],
+    "export": [],
+}
+
+
+def wall_of(compile_):
+    """(torch's us, ours, our phase)"""
+    for field, phase in DURATIONS[compile_.kind]:
+        if compile_.metrics.get(field):
+            return compile_.metrics[field], compile_.wall_s(phase) * 1e6, phase
+    return compile_.metrics["end_time_us"] - compile_.metrics["start_time_us"], compile_.wall_s() * 1e6, None
+
+
 def walls(run):
-    """Of each compile within 1 % or 2 ms, by the phase that torch's duration is of."""
+    """Of each compile within 1 % or 2 ms, or what the thread was off the CPU at the edges."""
     good, total, worst = 0, 0, (0, "")
     for compile_ in run.compiles:
-        metrics = compile_.metrics
-        theirs = metrics.get("duration_us")
-        if compile_.kind == "export" or not theirs:
-            theirs = metrics["end_time_us"] - metrics["start_time_us"]
-            ours = compile_.wall_s()
-        else:
-            ours = compile_.wall_s(f"entire_{'frame' if compile_.kind == 'forward' else 'backward'}_compile")
+        if not compile_.rows:
+            continue
+        theirs, ours, phase = wall_of(compile_)
         total += 1
-        apart = abs(ours * 1e6 - theirs)
-        if apart <= max(WALL_US, WALL_SHARE * theirs):
+        apart = abs(ours - theirs)
+        if apart <= max(WALL_US, WALL_SHARE * theirs, matrix_run.off_cpu_us(run, compile_, phase)):
             good += 1
         elif apart > worst[0]:
-            worst = apart, f"{compile_} {ours * 1e3:.1f} ms where torch says {theirs / 1e3:.1f}"
+            worst = apart, f"{compile_} {ours / 1e3:.1f} ms where torch says {theirs / 1e3:.1f}"
     return outcome(good, total, worst[1])
 
 
 def marked_exact(run):
-    """Rows whose begin and end come from torch's own calls of its clock, not from samples."""
+    """Attempts whose begin and end come from torch's own calls of its clock, not from samples."""
     rows = run.ledger["compiles"]
     return outcome(sum(row["exact"] and row["complete"] for row in rows), len(rows))
 
@@ -83,7 +123,7 @@ def reasons(run):
 
 def failures(run):
     return judged(
-        (str(compile_), compile_.rows[-1]["failed"], f"{compile_.metrics['fail_type']}: {compile_.metrics['fail_reason']}")
+        (str(compile_), compile_.rows[-1]["failed"] if compile_.rows else None, f"{compile_.metrics['fail_type']}: {compile_.metrics['fail_reason']}")
         for compile_ in run.compiles
         if "fail_type" in compile_.metrics
     )
@@ -95,7 +135,7 @@ def graph_breaks(run):
     ours = collections.Counter(
         (compile_.id, b["reason"], (b["file"], b["line"]))
         for compile_ in run.compiles
-        for b in compile_.rows[-1]["graph_breaks"]
+        for b in (compile_.rows[-1]["graph_breaks"] if compile_.rows else ())
     )
     wrong = list((theirs - ours) + (ours - theirs))
     return outcome((theirs & ours).total(), (theirs | ours).total(), f"e.g. {wrong[0]}" if wrong else "")
@@ -123,13 +163,15 @@ def samples_inside(run):
             seen.add(id(sample))
             total += 1
             found = run.dump.compiles[sample.compile] if sample.compile >= 0 else {}
-            wrong += found.get("id") != (compile_.id or compile_.rows[0]["trace_id"])
+            torchs = compile_.id or (compile_.rows[0]["trace_id"] if compile_.rows else None)
+            wrong += found.get("id") != torchs
     # The edges of a compile are a few instructions wide.
     return "exact" if total and wrong <= 0.005 * total else f"{wrong} of {total} samples differ"
 
 
 CELLS = {
-    "ids, kinds, attempts": ids,
+    "ids and kinds": ids,
+    "attempts": attempts,
     "functions": functions,
     "wall times": walls,
     "exact begin and end": marked_exact,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""One row of the compatibility table: one.py PYTHON OUT.json. Records the job of every kind of compile under that
-interpreter and its torch, and writes the cells as JSON; `problem` where there is nothing to compare."""
+"""One row of the compatibility table: one.py PYTHON OUT.json [FOLDER]. Records the job of every kind of compile under
+that interpreter and its torch, and writes the cells as JSON; `problem` where there is nothing to compare. FOLDER, which
+must be empty, keeps the recording."""
 
 import json
 import os
@@ -15,7 +16,13 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "runtime")]
 import cells  # noqa: E402
 import matrix_run  # noqa: E402
 
-PROBE = "import json, platform, torch; print(json.dumps([platform.python_version(), torch.__version__]))"
+# The last: whether compiles of different threads share one account (torch 2.6): compiles that overlap then have each
+# other's times and names in it.
+PROBE = """
+import json, platform, torch, torch._dynamo.utils as utils
+shared = isinstance(getattr(utils, "_METRICS_CONTEXT", None), getattr(utils, "MetricsContext", ()))
+print(json.dumps([platform.python_version(), torch.__version__, shared]))
+"""
 
 
 def dynamo_profile(python, folder):
@@ -34,26 +41,26 @@ def dynamo_profile(python, folder):
     return "exact" if done.returncode == 0 else f"tests: {last}"
 
 
-def row(python):
+def row(python, folder):
     probed = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, timeout=300)
     if probed.returncode != 0:
         return {"problem": "torch cannot be imported: " + probed.stderr.strip().splitlines()[-1]}
-    version, torch = json.loads(probed.stdout.strip().splitlines()[-1])
-    found = {"python": version, "torch": torch}
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            run = matrix_run.record_run(Path(folder), "dynamo", python)
-        except AssertionError as problem:
-            return {**found, "problem": str(problem).strip()[-2000:]}
-        found["cells"] = cells.cells(run)
-        found["notes"] = [line.strip() for line in run.done.err.splitlines() if line.strip().startswith("note:")]
-        found["cells"]["Dynamo profile"] = dynamo_profile(python, Path(folder))
+    version, torch, shared = json.loads(probed.stdout.strip().splitlines()[-1])
+    found = {"python": version, "torch": torch, "threads": not shared}
+    try:
+        run = matrix_run.record_run(folder, matrix_run.ONE_THREAD if shared else "dynamo", python, cells.pair)
+    except AssertionError as problem:
+        return {**found, "problem": str(problem).strip()[-2000:]}
+    found["cells"] = cells.cells(run)
+    found["notes"] = [line.strip() for line in run.done.err.splitlines() if line.strip().startswith("note:")]
+    found["cells"]["Dynamo profile"] = dynamo_profile(python, folder)
     return found
 
 
 def main():
-    python, out = sys.argv[1:]
-    Path(out).write_text(json.dumps(row(python), indent=1))
+    python, out, *kept = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(out).write_text(json.dumps(row(python, Path(*kept) if kept else Path(folder)), indent=1))
 
 
 if __name__ == "__main__":

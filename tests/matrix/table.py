@@ -1,18 +1,21 @@
 """docs/compatibility.md out of the rows of run.py."""
 
+import collections
+
 HEAD = """# Compatibility
 
 `make matrix` made this page: under each CPython and torch that could be had, dynprof-bpf recorded the same job
 (`tests/programs/matrix_job.py`: inference, training, graph breaks, recompiles, dynamic shapes, compiled autograd, a
 backend that fails, two threads, a reset) from before its first compile on, and the output was held against what
 torch itself had noted of the job at its end.
-
 """
 
 LEGEND = """
-*exact*: every compile, phase, reason and sample that torch's own account can be compared with is the same; wall times
-within 1 % or 2 ms. *degrades*: what differs is in the table below. *no wheel*: that release has none for that CPython
-in pip's index.
+*exact*: each of these is as torch's own account has it: ids and kinds, attempts, functions, wall times (within 1 % or
+2 ms), recompile reasons, failures, graph breaks with lines, calls of Dynamo's own profiler (torch 2.12 and later have
+one), every sample inside a compile; begin and end of each attempt come from torch's own calls of its clock, and thread-locals
+and frames never name different compiles. *degrades*: what differs is in the table below. *no wheel*: that release has
+none for that CPython in pip's index.
 """
 
 
@@ -22,6 +25,8 @@ def is_failure(row):
 
 
 def differing(row):
+    if is_failure(row):
+        return {"compiles": row["problem"].splitlines()[-1][:200]}
     return {name: text for name, text in row.get("cells", {}).items() if text not in ("exact", "-")}
 
 
@@ -36,19 +41,36 @@ def escape(text):
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
+def row_of(rows, name, torch):
+    return rows.get(f"{name}-{torch}", {"problem": "not run"})
+
+
+def versions(rows):
+    """Which program made them."""
+    counted = collections.Counter(row.get("program", "?") for row in rows.values() if "cells" in row)
+    return ", ".join(f"{version} ({count} rows)" for version, count in counted.most_common())
+
+
 def document(pythons, torches, rows):
-    lines = [HEAD]
+    lines = [HEAD, f"Made with {versions(rows)}.", ""]
     lines.append("| CPython | " + " | ".join(f"torch {torch}" for torch in torches) + " |")
     lines.append("|---" * (len(torches) + 1) + "|")
     details = []
     for name in pythons:
         texts = []
         for torch in torches:
-            row = rows.get(f"{name}-{torch}", {"problem": "not run"})
+            row = row_of(rows, name, torch)
             texts.append("degrades" if differing(row) else escape(verdict(row)))
             details += [(name, torch, what, text) for what, text in differing(row).items()]
         lines.append(f"| {name} | " + " | ".join(texts) + " |")
     lines.append(LEGEND)
+    alone = [torch for torch in torches if any(row_of(rows, name, torch).get("threads") is False for name in pythons)]
+    if alone:
+        lines += [
+            f"One account for all threads, which mixes up compiles that overlap, is kept by torch {', '.join(alone)}: two",
+            "threads that compile at once were left out there.",
+            "",
+        ]
     if details:
         lines += ["## What degrades", "", "| CPython | torch | what | compared with torch |", "|---|---|---|---|"]
         lines += [f"| {name} | {torch} | {what} | {escape(text)} |" for name, torch, what, text in details]
