@@ -1,0 +1,156 @@
+"""What being watched costs a process, by its own CPU clock: `make bench-cost`, or
+
+    bench_cost.py [--work compile|steady] [--backend aot_eager] [--rounds N] [--way WAY ...] [--before PROGRAM]
+
+One process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
+with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the two
+windows beside it in which nothing was attached; what the table gives is the median over the rounds with its 95 % confidence interval (by
+resampling). "nothing" is such a window too, and shows what the machine's noise leaves visible. A profiler attaches
+before its window and leaves after it: the CPU that attaching costs the target is not in it.
+
+A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
+"busy N" is a program that touches nothing of the target and uses N % of a CPU: CPUs that share a core or caches slow
+each other, and a profiler has to use some CPU. The last column is the CPU the way itself used, in % of the window.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import support  # noqa: E402
+
+WAYS = ("nothing", "perf -F 99", "dynprof -F 99", "perf -F 999", "dynprof -F 999")
+RESAMPLES = 2000
+BUSY = """
+import sys, time
+share = float(sys.argv[1]) / 100
+while True:
+    end = time.perf_counter() + 0.01 * share
+    while time.perf_counter() < end: pass
+    time.sleep(0.01 * (1 - share))
+"""
+
+
+def attach(way, pid, folder, before):
+    """A Running profiler that samples by now; None for "nothing"."""
+    kind, *options = way.split()
+    if kind == "nothing":
+        return None
+    if kind == "busy":
+        return support.Running([sys.executable, "-c", BUSY, *options], folder)
+    if kind == "perf":
+        run = support.Running(
+            ["perf", "record", "-g", "-e", "cpu-clock", *options, "-o", folder / "perf.data", "-p", pid], folder
+        )
+        time.sleep(1)  # it says nothing when it has begun
+        return run
+    program = before if kind == "before" else support.BINARY
+    run = support.Running([program, "record", "--no-svg", *options, "-o", folder / "out", "-p", pid], folder)
+    run.wait_for_err(r"(?m)^Sampling ")
+    time.sleep(1)  # as for perf
+    return run
+
+
+class Target:
+    def __init__(self, backend, depth, work):
+        self.process = support.spawn(
+            [support.venv_python().path, HERE / "recompiling.py", "--backend", backend, "--depth", str(depth)],
+            timeout=120,
+        )
+        self.work = work
+        self.windows = 0
+
+    def window(self):
+        """CPU seconds of the quickest: what a busy host adds is no cost of ours, and never negative."""
+        self.process.send(self.work)
+        self.windows += 1
+        told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
+        return min(float(word) for word in told[2].split())
+
+
+def cpu_seconds(run):
+    """A profiler's own, of all of its threads."""
+    if not run:
+        return 0
+    fields = Path(f"/proc/{run.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measured(target, way, folder, before):
+    """The target's CPU in a window, and the share of a CPU that the profiler used meanwhile."""
+    with tempfile.TemporaryDirectory(dir=folder) as inside:
+        run = attach(way, target.process.pid, Path(inside), before)
+        try:
+            cpu, began = cpu_seconds(run), time.monotonic()
+            window = target.window()
+            return window, (cpu_seconds(run) - cpu) / (time.monotonic() - began) * 100
+        finally:
+            if run:
+                run.interrupt()
+                run.wait()
+
+
+def interval(values):
+    medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--work", choices=("compile", "steady"), default="compile")
+    parser.add_argument("--backend", default="aot_eager")
+    parser.add_argument("--depth", type=int, default=4)
+    parser.add_argument("--repeat", type=int, default=6, help="compiles in a window")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--way", action="append")
+    parser.add_argument("--before", type=Path)
+    options = parser.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("error: needs root\nhint: sudo make bench-cost")
+    ways = options.way or list(WAYS)
+    if not shutil.which("perf"):
+        print("perf is not installed: it is left out")
+        ways = [way for way in ways if not way.startswith("perf")]
+    random.seed(0)
+    work = f"{'compile' if options.work == 'compile' else 'steps'} {options.repeat}"
+    target = Target(options.backend, options.depth, work)
+    more = {way: [] for way in ways}
+    own = {way: [] for way in ways}
+    bare = []
+    try:
+        target.process.send("compile 3")
+        target.windows += 1
+        target.window()
+        with tempfile.TemporaryDirectory() as folder:
+            last = target.window()
+            for _ in range(options.rounds):
+                for way in random.sample(ways, len(ways)):
+                    during, used = measured(target, way, folder, options.before)
+                    after = target.window()
+                    more[way].append((during / ((last + after) / 2) - 1) * 100)
+                    own[way].append(used)
+                    bare.append(after)
+                    last = after
+        target.process.send("end")
+        target.process.wait()
+    finally:
+        target.process.kill()
+    one = "compile" if options.work == "compile" else "step"
+    print(f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
+          f"{options.rounds} rounds")
+    for way in ways:
+        low, high = interval(more[way])
+        print(f"  {way:<40} {statistics.median(more[way]):+6.2f} %  ({low:+.2f} ... {high:+.2f})"
+              f"   {statistics.median(own[way]):5.1f} %", flush=True)
+
+
+main()
