@@ -56,10 +56,24 @@ void TorchReader::read_metrics(std::uint64_t context, TorchMoment& moment) {
   moment.start_ns = *start;
 }
 
+// Without an entry: the thread never compiled.
+dp_torch_thread TorchReader::find(std::uint64_t tstate) {
+  if (!torch_ || (locals_.guards == 0 && locals_.event_log == 0)) return {};
+  return find_torch_thread(view_.objects, locals_, tstate);
+}
+
+void TorchReader::read_ids(std::uint64_t context, TraceId& id, std::int32_t& attempt, bool& torn) {
+  if (context == 0) return;
+  auto ids = read_compile_context(view_.objects, layout_, view_.runtime.none, context);
+  torn = !ids;
+  if (!ids) return;
+  id = {ids->autograd_id, ids->frame_id, ids->compile_id};
+  attempt = ids->attempt;
+}
+
 TorchMoment TorchReader::read(std::uint64_t tstate) {
   TorchMoment moment;
-  if (!torch_ || (locals_.guards == 0 && locals_.event_log == 0)) return moment;
-  dp_torch_thread thread = find_torch_thread(view_.objects, locals_, tstate);
+  const dp_torch_thread thread = find(tstate);
   if (thread.context.entry == 0 && thread.phases.entry == 0) return moment;
   auto state = read_torch_thread(view_.objects, thread, view_.runtime.none);
   if (!state) {
@@ -67,20 +81,32 @@ TorchMoment TorchReader::read(std::uint64_t tstate) {
     return moment;
   }
   moment.phases = std::move(state->phases);
-  if (state->context != 0) {
-    auto ids = read_compile_context(view_.objects, layout_, view_.runtime.none, state->context);
-    moment.torn = !ids;
-    if (ids) {
-      moment.id = {ids->autograd_id, ids->frame_id, ids->compile_id};
-      moment.attempt = ids->attempt;
-    }
-  }
+  read_ids(state->context, moment.id, moment.attempt, moment.torn);
   if (!moment.compiling()) return moment;
   read_metrics(metrics_local_
                    ? thread_local_value(view_.objects, metrics_local_, tstate, "metrics_context")
                    : metrics_shared_,
                moment);
   return moment;
+}
+
+TorchOpenCompile TorchReader::read_open(pid_t tid, std::uint64_t tstate) {
+  TorchOpenCompile open;
+  dp_torch_thread& place = places_[{tid, tstate}];
+  auto read = [&] { return read_torch_thread_ids(view_.objects, place, view_.runtime.none); };
+  auto found = place.context.entry && place.phases.entry ? read() : std::nullopt;
+  if (!found) {  // not known yet, or the thread's dict has moved
+    place = find(tstate);
+    if (place.context.entry == 0 && place.phases.entry == 0) return open;
+    found = read();
+  }
+  if (!found) {
+    open.torn = true;
+    return open;
+  }
+  open.in_phase = found->open_phases != 0;
+  read_ids(found->context, open.id, open.attempt, open.torn);
+  return open;
 }
 
 TraceId TorchReader::id_of(std::uint64_t compile_id) {

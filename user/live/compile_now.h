@@ -10,9 +10,13 @@
 // of its own. Nothing says it of a backward that is compiled inside another compile.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
@@ -43,6 +47,15 @@ struct TorchMoment {
   bool operator==(const TorchMoment&) const = default;
 };
 
+// The same without phases and times.
+struct TorchOpenCompile {
+  bool torn = false;
+  bool in_phase = false;
+  TraceId id;
+  std::int32_t attempt = -1;
+  bool compiling() const { return torn || in_phase || is_valid(id); }
+};
+
 class TorchReader {
  public:
   explicit TorchReader(TargetView& view);
@@ -53,11 +66,16 @@ class TorchReader {
   const TorchTarget* torch() const { return torch_ ? &*torch_ : nullptr; }
 
   TorchMoment read(std::uint64_t tstate);
+  // Some ten reads where read() takes a hundred. Where a thread keeps its state is remembered, and checked each
+  // time as the kernel side checks it.
+  TorchOpenCompile read_open(pid_t tid, std::uint64_t tstate);
   // nullopt: neither torch nor the stack knows of a compile. `now_ns` is the epoch time of `moment`.
   std::optional<CompileNow> describe(const TorchMoment& moment, const RemoteStack& stack,
                                      std::int64_t now_ns);
 
  private:
+  dp_torch_thread find(std::uint64_t tstate);
+  void read_ids(std::uint64_t context, TraceId& id, std::int32_t& attempt, bool& torn);
   void read_metrics(std::uint64_t context, TorchMoment& moment);
   void from_frames(const RemoteStack& stack, CompileNow& compile);
   TraceId id_of(std::uint64_t compile_id);
@@ -69,6 +87,7 @@ class TorchReader {
   std::optional<TorchTarget> torch_;
   dp_torch_layout layout_{};
   TorchLocals locals_;
+  std::map<std::pair<pid_t, std::uint64_t>, dp_torch_thread> places_;  // of read_open()
   std::uint64_t metrics_local_ = 0;   // threading.local of torch 2.13 and later
   std::uint64_t metrics_shared_ = 0;  // the MetricsContext of a process before that
 };

@@ -59,15 +59,14 @@ class LiveSession final : public Session {
         hooks_(std::move(hooks)),
         stop_{hooks_.stop_requested, hooks_.disk_is_nearly_full, options.duration_ns,
               options.max_bytes},
-        processes_({.children = options.children || options.all,
-                    .command_lines = options.command_lines}),
+        processes_(
+            {.children = options.children || options.all, .command_lines = options.command_lines}),
         lives_(options.command_lines) {}
 
   Result<void> prepare() {
     for (pid_t pid : options_.targets) TRY(add_target(pid));
     if (options_.all)
-      for (auto [pid, parent] : find_all_processes(kMaxDescendants))
-        processes_.follow(pid, parent);
+      for (auto [pid, parent] : find_all_processes(kMaxDescendants)) processes_.follow(pid, parent);
     const KernelSideOptions kernel_options = {
         .ring_bytes = ring_bytes(options_.frequency_hz),
         .watchpoints = options_.watchpoints && !options_.passive,
@@ -95,9 +94,9 @@ class LiveSession final : public Session {
   }
 
   Meta meta() const override {
-    return describe_session(options_, events_, start_ns_,
-                            options_.targets.empty() ? nullptr
-                                                     : processes_.find(options_.targets[0]));
+    return describe_session(
+        options_, events_, start_ns_,
+        options_.targets.empty() ? nullptr : processes_.find(options_.targets[0]));
   }
 
   Result<void> attach() override {
@@ -256,8 +255,7 @@ class LiveSession final : public Session {
                    (!options_.all &&
                     std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
                       const FollowedProcess* process = processes_.find(pid);
-                      return !process ||
-                             (process->probes_settled() && gpu_->probes_settled(pid));
+                      return !process || (process->probes_settled() && gpu_->probes_settled(pid));
                     }));
     drop_capabilities(!dropped_all_ || watchpoints_need_admin_);
   }
@@ -269,7 +267,8 @@ class LiveSession final : public Session {
 
   // True: nothing was left.
   bool consume(const DrainBudget& budget = {}) {
-    return kernel_->consume([this](std::span<const std::byte> bytes) { router_->route(bytes); }, budget);
+    return kernel_->consume([this](std::span<const std::byte> bytes) { router_->route(bytes); },
+                            budget);
   }
 
   // What waited when we detached. Probes still send: not more than the buffers hold is read.

@@ -104,26 +104,44 @@ dp_torch_thread find_torch_thread(RemoteObjects& objects, const TorchLocals& loc
   return thread;
 }
 
+namespace {
+
+// How many phases torch's list of open ones has; nullopt: torn, or no list.
+std::optional<std::uint64_t> phase_count(RemoteObjects& objects, std::uint64_t list) {
+  const PythonLayout& t = objects.layout();
+  if (!plausible_pointer(list)) return std::nullopt;
+  auto kind = objects.type_of(list);
+  if (!kind || objects.type_name(*kind) != "list") return std::nullopt;
+  auto size = objects.memory().read<std::uint64_t>(list + t.object_size);
+  if (!size || *size > kMaxPhases) return std::nullopt;
+  return size;
+}
+
+// 0: no compile is open; nullopt: torn.
+std::optional<std::uint64_t> open_context(RemoteObjects& objects, const dp_torch_thread& thread,
+                                          std::uint64_t none) {
+  if (!thread.context.entry) return 0;
+  const std::uint64_t context = entry_value(objects, thread.context);
+  if (context == 0) return std::nullopt;
+  return context == none ? 0 : context;
+}
+
+}  // namespace
+
 std::optional<TorchThreadState> read_torch_thread(RemoteObjects& objects,
                                                   const dp_torch_thread& thread,
                                                   std::uint64_t none) {
   TorchThreadState state;
-  if (thread.context.entry) {
-    state.context = entry_value(objects, thread.context);
-    if (state.context == 0) return std::nullopt;
-    if (state.context == none) state.context = 0;
-  }
+  auto context = open_context(objects, thread, none);
+  if (!context) return std::nullopt;
+  state.context = *context;
   if (!thread.phases.entry) return state;
   state.phase_list = entry_value(objects, thread.phases);
-  if (!plausible_pointer(state.phase_list)) return std::nullopt;
-  const PythonLayout& t = objects.layout();
-  RemoteMemory& memory = objects.memory();
-  auto kind = objects.type_of(state.phase_list);
-  if (!kind || objects.type_name(*kind) != "list") return std::nullopt;
-  auto size = memory.read<std::uint64_t>(state.phase_list + t.object_size);
-  if (!size || *size > kMaxPhases) return std::nullopt;
+  auto size = phase_count(objects, state.phase_list);
+  if (!size) return std::nullopt;
   if (*size == 0) return state;
-  auto items = memory.read_pointer(state.phase_list + t.list_items);
+  RemoteMemory& memory = objects.memory();
+  auto items = memory.read_pointer(state.phase_list + objects.layout().list_items);
   std::vector<std::uint64_t> names(*size);
   if (!items || !memory.read(*items, std::as_writable_bytes(std::span(names)))) return std::nullopt;
   for (std::uint64_t name : names) {
@@ -132,6 +150,20 @@ std::optional<TorchThreadState> read_torch_thread(RemoteObjects& objects,
     state.phases.push_back(std::move(*text));
   }
   return state;
+}
+
+std::optional<TorchThreadIds> read_torch_thread_ids(RemoteObjects& objects,
+                                                    const dp_torch_thread& thread,
+                                                    std::uint64_t none) {
+  TorchThreadIds ids;
+  auto context = open_context(objects, thread, none);
+  if (!context) return std::nullopt;
+  ids.context = *context;
+  if (!thread.phases.entry) return ids;
+  auto size = phase_count(objects, entry_value(objects, thread.phases));
+  if (!size) return std::nullopt;
+  ids.open_phases = *size;
+  return ids;
 }
 
 std::optional<TorchIds> read_compile_context(RemoteObjects& objects, const dp_torch_layout& layout,

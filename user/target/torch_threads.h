@@ -46,6 +46,15 @@ std::optional<TorchThreadState> read_torch_thread(RemoteObjects& objects,
                                                   const dp_torch_thread& thread,
                                                   std::uint64_t none);
 
+// The same without the names of the phases: a few reads, for who asks often.
+struct TorchThreadIds {
+  std::uint64_t context = 0;      // as above
+  std::uint64_t open_phases = 0;  // how many
+};
+std::optional<TorchThreadIds> read_torch_thread_ids(RemoteObjects& objects,
+                                                    const dp_torch_thread& thread,
+                                                    std::uint64_t none);
+
 // The ids a CompileContext holds, -1 where absent; nullopt when it is none or torn.
 struct TorchIds {
   std::int32_t autograd_id = -1;

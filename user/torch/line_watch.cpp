@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -19,11 +20,11 @@ namespace {
 using namespace std::chrono_literals;
 
 // 20 readings a second at first, fewer the longer compiles go on, since each reading stands for its share of
-// them: down to two. Each holds the target's lock on its memory map some 300 times for a moment. Fewer as well
-// where one takes long (the first of a View reads the names of the whole stack, some 60 ms): a fortieth of a core.
+// them: down to two. Each holds the target's lock on its memory map some 200 times for a moment. Fewer as well
+// where one takes long (the first of a View reads the names of the whole stack, some 60 ms): at most 1 % of a core.
 constexpr std::chrono::nanoseconds kPeriod = 50ms, kLongestPeriod = 500ms;
 constexpr int kReadingsAtFirst = 20;
-constexpr int kShare = 40;
+constexpr int kShare = 100;
 // A thread that never stands still for so long is passed over.
 constexpr std::chrono::milliseconds kLook = 5ms;
 // So many readings without a compile, and it sleeps until the next event.
@@ -52,6 +53,17 @@ const UserLine& own_line(const std::vector<UserLine>& lines) {
   return own != lines.rend() ? *own : lines.back();
 }
 
+std::unordered_map<std::uint64_t, pid_t> tids_by_pthread(
+    RemoteObjects& objects, const PythonRuntime& runtime,
+    const std::map<pid_t, std::uint64_t>& states) {
+  std::unordered_map<std::uint64_t, pid_t> tids;
+  for (const RemoteThread& thread : walk_interpreters(objects, runtime.runtime).threads) {
+    for (auto [tid, tstate] : states)
+      if (tstate == thread.tstate) tids[thread.pthread] = tid;
+  }
+  return tids;
+}
+
 }  // namespace
 
 // What is looked up once and holds for a while: modules, thread-locals, types.
@@ -62,6 +74,7 @@ struct LineWatch::View {
         objects(memory, runtime.layout),
         view((objects.set_str_type(runtime.str_type), process), objects, runtime),
         torch(view),
+        compile_lock(view),
         until_ns(monotonic_ns() + kViewNs) {}
   bool usable() const {
     return torch.complete() && !memory.exhausted() && monotonic_ns() < until_ns;
@@ -72,6 +85,7 @@ struct LineWatch::View {
   RemoteObjects objects;
   TargetView view;
   TorchReader torch;
+  CompileLock compile_lock;
   std::uint64_t until_ns;
 };
 
@@ -113,10 +127,12 @@ void LineWatch::run() {
     if (stop_) return;
     lock.unlock();
     const std::uint64_t begin_ns = monotonic_ns();
+    const std::uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     std::vector<LineReading> found;
     if (!view || !view->usable()) view = std::make_unique<View>(runtime_);
     bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
-    const std::chrono::nanoseconds took(monotonic_ns() - begin_ns);
+    // Not by the wall: on a busy machine a reading waits for a CPU and costs no more.
+    const std::chrono::nanoseconds took(clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
     last_ns = begin_ns;
     readings = compiles ? std::min(readings + 1, kReadingsAtFirst * 10) : readings / 2;
     idle = compiles ? 0 : idle + 1;
@@ -142,31 +158,28 @@ bool LineWatch::read(View& shared, std::uint64_t since_ns, std::vector<LineReadi
   auto states = thread_states(objects, runtime_);
   bool compiles = false;
   for (auto [tid, tstate] : states) {
-    TorchMoment moment = torch.read(tstate);
-    if (!moment.compiling()) continue;
+    const TorchOpenCompile open = torch.read_open(tid, tstate);
+    if (!open.compiling()) continue;
     compiles = true;
     auto deadline = std::chrono::steady_clock::now() + kLook;
     UserCode code = read_user_code_now(view, tstate, deadline);
-    if (code.lines.empty() || torch.read(tstate).id != moment.id) continue;
+    if (code.lines.empty() || torch.read_open(tid, tstate).id != open.id) continue;
     LineReading reading;
     reading.time_ns = monotonic_ns();
     reading.weight_ns = since_ns;
     reading.tid = tid;
-    reading.ids = ids_of(moment.id, moment.attempt);
+    reading.ids = ids_of(open.id, open.attempt);
     reading.kind = user_code_text(code.kind);
     reading.line = own_line(code.lines);
     out.push_back(std::move(reading));
   }
   if (!compiles) return false;
-  CompileLock compile_lock(view);
+  if (states.size() < 2) return true;  // no other thread can wait for the lock
   std::unordered_map<std::uint64_t, pid_t> by_pthread;
-  for (const RemoteThread& thread : walk_interpreters(objects, runtime_.runtime).threads) {
-    for (auto [tid, tstate] : states)
-      if (tstate == thread.tstate) by_pthread[thread.pthread] = tid;
-  }
   for (auto [tid, tstate] : states) {
-    auto owner = compile_lock.owner_waited_for(tid);
+    auto owner = shared.compile_lock.owner_waited_for(tid);
     if (!owner) continue;
+    if (by_pthread.empty()) by_pthread = tids_by_pthread(objects, runtime_, states);
     LineReading reading;
     reading.time_ns = monotonic_ns();
     reading.weight_ns = since_ns;

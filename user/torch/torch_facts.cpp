@@ -19,8 +19,10 @@ namespace dynprof {
 namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
-// What of it a reset takes away (torch 2.6's graph breaks, for one) is known only if it was read before.
+// Between two readings of the history; more by so much as the last one took: 1 % of a CPU. What a reset takes away
+// of it (torch 2.6's graph breaks, for one) is known only if it was read before; each compile is noted at its end.
 constexpr std::uint64_t kHistoryNs = kSecondNs;
+constexpr std::uint64_t kHistoryTimesAsLong = 100;
 // torch 2.6 to 2.15 notes a compile some 2 ms after the end of its outermost phase; a slow machine takes longer.
 constexpr std::uint64_t kUntilNotedNs[] = {2'000'000, 1'000'000,  2'000'000,
                                            5'000'000, 10'000'000, 30'000'000};
@@ -96,7 +98,7 @@ void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
   const Wanted now = wanted(now_ns);
   if (!now.history && now.generated == Look::kNone) return;
   // What compiles from now on may not be in it any more.
-  if (now.history) history_is_old_ = false, next_history_ns_ = now_ns + kHistoryNs;
+  if (now.history) history_is_old_ = false;
   generated_until_now_ = std::max(generated_until_now_, now.generated);
   reading_ = std::async(std::launch::async, [python, now] {
     keep_only_reading();
@@ -126,6 +128,7 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
   reading.of = wanted;
   if (wanted.history) {
     if (auto found = read_compile_history(objects, python)) reading.history = std::move(*found);
+    reading.history_took_ns = monotonic_ns() - begin_ns;
   }
   if (wanted.generated != Look::kNone) {
     GeneratedLimits limits;
@@ -134,11 +137,15 @@ TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime
     if (wanted.generated == Look::kQuick) limits.gc_objects = 0;
     reading.generated = find_generated(objects, python, python.pid, limits);
   }
-  reading.took_ns = monotonic_ns() - begin_ns;
+  reading.took_ns = monotonic_ns() - begin_ns - reading.history_took_ns;
   return reading;
 }
 
 void TorchFacts::take(Reading reading) {
+  if (reading.of.history) {
+    next_history_ns_ =
+        monotonic_ns() + std::max(kHistoryNs, kHistoryTimesAsLong * reading.history_took_ns);
+  }
   if (reading.of.generated != Look::kNone)
     next_look_ns_ = monotonic_ns() + std::max(kLookNs, kTimesAsLong * reading.took_ns);
   take_history(std::move(reading.history));
