@@ -57,7 +57,7 @@ Check torch_check(RemoteObjects& objects, const PythonRuntime& python,
     return {"torch", CheckState::kDegraded,
             fmt::format("{}; not found: {}", version, fmt::join(lacks, "; ")),
             "compiles come from the other sources",
-            "docs/attribution.md says which torch has them"};
+            "docs/concepts/attribution.md says which torch has them"};
   if (!torch->complete)
     return {"torch", CheckState::kOk, fmt::format("{}; not known yet: {}", version, torch->missing),
             "it is looked for again while recording", ""};
@@ -131,7 +131,7 @@ Check gpu_check(const CudaMappings& cuda) {
     case GpuTier::kDriver:
       return {"gpu", CheckState::kOk, fmt::format("{} is mapped", cuda.driver->path),
               "launches without times on the GPU (tier 3); for those start it with "
-              "CUDA_INJECTION64_PATH (docs/gpu.md)",
+              "CUDA_INJECTION64_PATH (docs/howto/gpu.md)",
               ""};
     case GpuTier::kRuntime:
       return {"gpu", CheckState::kOk, fmt::format("{} is mapped, no driver", cuda.runtime->path),

@@ -28,7 +28,7 @@ constexpr std::array kFunctions = {kEvalCustomCode, kRecordFunctionExit, kNodeAp
                                    kNodeOutputs,    kNodeRaises,         kNodeRaisesLater};
 enum { kEval, kExit, kApply, kOutputs, kRaises, kRaisesLater };
 
-// A run takes three probes, of 2 us each: this many are 0.1 % of a core (docs/overhead.md).
+// A run takes three probes, of 2 us each: this many are 0.1 % of a core (docs/development/overhead.md).
 constexpr std::uint32_t kMaxRunsPerSecond = 200;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
