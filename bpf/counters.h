@@ -18,7 +18,8 @@
   DP_COUNTER(FRAME_FAULT, "frame_fault", "stacks cut where a frame was not readable")              \
   DP_COUNTER(CODE_FAULT, "code_fault", "frames whose code object was not readable")                \
   DP_COUNTER(TORCH_STALE, "torch_stale", "samples in which torch's thread-locals had moved")       \
-  DP_COUNTER(TORCH_FAULT, "torch_fault", "samples in which torch's thread-locals made no sense")   \
+  DP_COUNTER(TORCH_FAULT, "torch_fault",                                                           \
+             "samples in which torch's thread-locals were not plausible")                          \
   DP_COUNTER(TRUNCATED, "truncated", "stacks deeper than the frame limit, root side cut")          \
   DP_COUNTER(TAIL_CALL_FAILED, "tail_call_failed", "stacks cut because a tail call failed")        \
   DP_COUNTER(MARKERS_FULL, "markers_full", "marker frames beyond the limit of one sample")         \
@@ -32,45 +33,43 @@
   DP_COUNTER(CALL_BEGINNING, "call_beginning",                                                     \
              "stacks taken from the caller of a call just beginning")                              \
   /* why native stacks end early: cut towards the root */                                          \
-  DP_COUNTER(NATIVE_REGISTERS, "native_registers",                                                 \
-             "native stacks missing: no user registers to begin with")                             \
+  DP_COUNTER(NATIVE_REGISTERS, "native_registers", "native stacks missing: no user registers")     \
   DP_COUNTER(NATIVE_NO_MAPPING, "native_no_mapping", "native stacks cut outside of known files")   \
   DP_COUNTER(NATIVE_NO_TABLE, "native_no_table",                                                   \
-             "native stacks cut in files without an unwind table, or not yet with one")            \
+             "native stacks cut in files whose unwind table is missing or not loaded yet")         \
   DP_COUNTER(NATIVE_NO_RULE, "native_no_rule",                                                     \
              "native stacks cut in code without unwind information")                               \
   DP_COUNTER(NATIVE_UNUSUAL, "native_unusual",                                                     \
-             "native stacks cut at frames found by an unusual rule")                               \
+             "native stacks cut at unwind rules that tables cannot hold")                          \
   DP_COUNTER(NATIVE_DAMAGED, "native_damaged",                                                     \
-             "native stacks cut at damaged or unbounded unwind information")                       \
+             "native stacks cut at damaged or oversized unwind information")                       \
   DP_COUNTER(NATIVE_REGISTER_LOST, "native_register_lost",                                         \
-             "native stacks cut where a register was needed that is not known")                    \
+             "native stacks cut where an unwind rule needs an unknown register")                   \
   DP_COUNTER(NATIVE_FAULT, "native_fault", "native stacks cut where memory was not readable")      \
   DP_COUNTER(NATIVE_TOO_DEEP, "native_too_deep",                                                   \
              "native stacks deeper than the frame limit, root side cut")                           \
   /* time off the CPU */                                                                           \
-  DP_COUNTER(WAIT_NO_TOKEN, "wait_no_token",                                                       \
-             "waits without a stack: too many new ones in a moment")                               \
+  DP_COUNTER(WAIT_NO_TOKEN, "wait_no_token", "waits without a stack: too many new stacks at once") \
   DP_COUNTER(WAIT_COLLISION, "wait_collision",                                                     \
-             "switches of threads whose place another thread has: not timed")                      \
+             "switches not timed: another thread uses the same table slot")                        \
   DP_COUNTER(WAIT_RING_FULL, "wait_ring_full", "waits lost because the ring buffer was full")      \
   DP_COUNTER(WAIT_STACK_LOST, "wait_stack_lost", "waits whose stack was lost")                     \
   DP_COUNTER(SWITCH_UNTOLD, "switch_untold",                                                       \
              "missed sched_switch events: the end of the wait is inferred from CPU time")          \
   /* counted by user space */                                                                      \
   DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
-  DP_COUNTER(EDGE_LOST, "edge_lost", "times that exact events of a thread were lost")              \
+  DP_COUNTER(EDGE_LOST, "edge_lost", "times exact events of a thread were lost")                   \
   DP_COUNTER(INLINE_LATE, "inline_late",                                                           \
              "times Dynamo began to trace before user functions were counted")                     \
-  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "events that were not well-formed")               \
-  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts did not fit together")    \
+  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "malformed events")                               \
+  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts could not be merged")     \
   /* the GPU: the first three by the kernel side, the others by the library in the target */       \
   DP_COUNTER(GPU_LAUNCH_LOST, "gpu_launch_lost", "GPU launches without a stack, ring buffer full") \
   DP_COUNTER(GPU_RECORD_LOST, "gpu_record_lost", "GPU records lost, ring buffer full")             \
   DP_COUNTER(GPU_NAME_LOST, "gpu_name_lost", "names of kernels lost, ring buffer full")            \
   DP_COUNTER(GPU_TARGET_LOST, "gpu_target_lost", "GPU records lost inside the target")             \
   DP_COUNTER(GPU_RATE_CAPPED, "gpu_rate_capped", "GPU calls left out by the rate cap")             \
-  DP_COUNTER(GPU_IMPLAUSIBLE, "gpu_implausible", "GPU records whose times made no sense")
+  DP_COUNTER(GPU_IMPLAUSIBLE, "gpu_implausible", "GPU records with impossible times")
 
 enum dp_counter {
 #define DP_COUNTER_ID(id, name, sentence) DP_COUNT_##id,

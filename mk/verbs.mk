@@ -88,10 +88,10 @@ $(ROOT_BUILD)/tidy/%.ok: %.cpp .clang-tidy | $(GENERATED)
 
 tidy: $(TIDY_STAMPS)  ## clang-tidy over symbolizer/ and user/
 
-install: all  ## PREFIX (/usr/local) and DESTDIR are honoured
+install: all $(BUILD)/dynprof-bpf.1  ## PREFIX (/usr/local) and DESTDIR are honoured
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/dynprof-bpf
 	install -D -m 755 $(CUPTI_LIBRARY) $(DESTDIR)$(PREFIX)/lib/dynprof-bpf/libdynprof_cupti.so
-	$(foreach page,$(wildcard docs/man/*.1),install -D -m 644 $(page) $(DESTDIR)$(PREFIX)/share/man/man1/$(notdir $(page));)
+	install -D -m 644 $(BUILD)/dynprof-bpf.1 $(DESTDIR)$(PREFIX)/share/man/man1/dynprof-bpf.1
 
 clean:  ## remove build/ (the venv stays; distclean removes it too)
 	rm -rf $(ROOT_BUILD)

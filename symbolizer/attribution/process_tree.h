@@ -1,5 +1,5 @@
 // The processes a recording saw begin, run and end, and which compile each of them was for. A pure
-// function of the recording's ProcessLife rows, its samples and its compiles; docs/process-tree.md has
+// function of the recording's ProcessLife rows, its samples and its compiles; docs/concepts/process-tree.md has
 // the rules and what they miss.
 #pragma once
 

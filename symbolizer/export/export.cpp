@@ -151,8 +151,7 @@ constexpr ExportFormat kFormats[] = {
     {"perf-srcline", "perf-script with source lines of native frames, as perf script -F +srcline",
      ".srcline.txt", write_perf_srcline_text},
     {"callgraph", "call graph as SVG (needs gprof2dot and dot)", ".svg", write_svg},
-    {"json", "the ledger of compiles, or of those of --compile, as compiles.json", ".json",
-     write_json},
+    {"json", "compiles.json, or only the compiles of --compile", ".json", write_json},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // From an instruction to a line, by CPython's own line tables: PEP 626 pairs on 3.10, the location
-// table on 3.11 and later. Pure functions, safe on any bytes. docs/python-stacks.md, "Lines".
+// table on 3.11 and later. Pure functions, safe on any bytes. docs/concepts/python-stacks.md, "Lines".
 #pragma once
 
 #include <cstddef>

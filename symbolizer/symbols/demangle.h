@@ -18,10 +18,10 @@ inline constexpr std::size_t kMaxMangledBytes = 16 * kMaxSymbolBytes;
 // 100 of all that libtorch_python.so has.
 std::string demangle(const char* mangled);
 
-// Of any mangled name, cut to `kMaxSymbolBytes`; "": it is none. In a process of bounded memory and time only.
+// Demangles any name, cut to `kMaxSymbolBytes`; "": not a mangled name. Only for a process with limits on memory and time.
 std::string demangle_unbounded(const std::string& mangled);
 
-// What demangles names that could become too long, in a way that harms nobody. "": it did not.
+// Sets the demangler for names that could become too long; it must bound memory and time. "": not demangled.
 void set_long_names(std::function<std::string(const std::string& mangled)> demangler);
 
 // False: the text of this name (Itanium C++ ABI) might be longer than `most` bytes. Without parsing: every

@@ -6,7 +6,7 @@
 #   sudo tests/gpu/check.sh [PYTHON]       PYTHON has a CUDA build of PyTorch; default: .venv/bin/python
 #
 # NOT YET RUN: it was written on machines without a GPU. What it prints under "answers" belongs into
-# docs/gpu.md, "Only a GPU can tell".
+# docs/concepts/gpu.md, "Only a GPU can tell".
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)

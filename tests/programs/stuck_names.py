@@ -1,5 +1,5 @@
-"""Runs a function whose name lies in a page that does not come when somebody else reads it: userfaultfd, and nobody
-answers. Prints "ready", then computes; exits with 77 where it may not use userfaultfd."""
+"""Runs a function whose name is in a page that never arrives when another process reads it: userfaultfd without an
+answer. Prints "ready", then computes; exits with 77 where it may not use userfaultfd."""
 
 import ctypes
 import fcntl

@@ -174,7 +174,7 @@ def test_times_of_every_version(record, interpreter, layout):
 # ---- torch that lacks something ------------------------------------------------------------------
 
 FRAMES = [
-    "torch._dynamo.convert_frame has no function that tells a forward's compile id (_compile)",
+    "torch._dynamo.convert_frame has no function with a forward's compile id (_compile)",
 ]
 CONTEXT = ["torch._guards has no _TLS"]
 

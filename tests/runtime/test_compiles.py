@@ -227,7 +227,7 @@ def test_a_backward_out_of_the_cache_is_said_to_be(cold, warm):
     assert rows(warm, "train")[0]["backward_from_cache"] is True
     assert rows(warm, "train")[0]["cache"]["aot_autograd_hits"] == 1
     assert rows(warm, "infer")[0]["backward_from_cache"] is False
-    assert any("came out of the cache" in line for line in warm.table)
+    assert any("loaded from the cache too" in line for line in warm.table)
 
 
 def test_the_table(cold):

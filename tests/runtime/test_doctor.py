@@ -98,7 +98,7 @@ def test_torch_and_a_second_dynprof(dynprof, spawn, tmp_path):
     target = spawn([sys.executable, FAKE_TORCH, "forward"])
     _, checks = examine(dynprof, "-p", target.pid)
     assert "torch 2.13.0+fake" in checks["torch"]["finding"]
-    assert checks["other-dynprof"]["finding"] == "none names this process"
+    assert checks["other-dynprof"]["finding"] == "no other dynprof-bpf records this process"
     other = dynprof.start("record", "-p", target.pid, "--no-svg", "-o", tmp_path / "out")
     other.wait_for_err("^Sampling process")
     _, checks = examine(dynprof, "-p", target.pid)

@@ -274,7 +274,7 @@ def test_nothing_compiles(stuck):
     seen = stuck["idle"]
     thread = main_thread(seen)
     assert thread["compile"] is None and thread["state"] == "sleeping"
-    assert seen["found"]["torch"].startswith("2.13") and "none compiles" in seen["text"][1].out
+    assert seen["found"]["torch"].startswith("2.13") and "none compiling" in seen["text"][1].out
 
 
 @pytest.mark.parametrize("place", PLACES[1:-1])

@@ -345,7 +345,7 @@ def test_files_that_are_not_what_they_were(job, tmp_path):
         (sparse, "is 1073741824 bytes long"),
         (gone, "No such file or directory"),
         (theirs, "belongs to uid 65534"),
-        (folder, "is no regular file"),
+        (folder, "is not a regular file"),
     ):
         assert problem in problems.pop(path)["problem"]
     assert not problems

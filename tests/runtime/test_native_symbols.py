@@ -121,7 +121,7 @@ def test_files_of_another_build_id_are_refused(library, dynprof, spawn, tmp_path
     assert build_id(debug) != build_id(library)
     shown = dynprof.run("report", run.directory, "-s", "dso,sym", "--symbols", debug.parent)
     assert shown.rc == 0 and LOCAL not in shown.out
-    assert "another build-id" in shown.err
+    assert "different build-id" in shown.err
 
 
 def test_debug_file_by_link(library, dynprof, spawn, tmp_path):

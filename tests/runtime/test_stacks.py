@@ -153,7 +153,7 @@ def test_stacks_are_exact(recorded, record_property):
 
 # A frame's identity is made of addresses. Where code objects of one shape are made and freed every
 # few milliseconds without end, now and then one comes back with every one of its predecessor's
-# addresses, and has its name: docs/python-stacks.md, "What it cannot tell apart". Nowhere else.
+# addresses, and has its name: docs/concepts/python-stacks.md, "What it cannot tell apart". Nowhere else.
 KNOWN_COLLISIONS = {"reuse_many": 0.01}
 
 

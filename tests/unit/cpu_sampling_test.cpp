@@ -69,7 +69,7 @@ TEST(CpuSampling, OneThatCannotBeSampledIsNamedOnce) {
   CpuSampling sampling = machine.sampling();
   ASSERT_TRUE(sampling.begin(Machine::events({0, 1})));
   machine.online = {0, 1, 2};
-  EXPECT_EQ(sampling.follow(1 * kSecond), "CPU 2 came on line and is not sampled: no counter left");
+  EXPECT_EQ(sampling.follow(1 * kSecond), "CPU 2 came online and is not sampled: no counter left");
   EXPECT_EQ(sampling.follow(2 * kSecond), "");
   EXPECT_EQ(machine.opened, (std::vector{2}));
 }

@@ -62,15 +62,15 @@ TEST(Doctor, TheWorstCheckIsTheVerdict) {
 
 TEST(Doctor, TextHasALineAndAHintForEach) {
   const std::string text = diagnosis_text(with(
-      {{"memory", CheckState::kOk, "we may read it", "", ""},
+      {{"memory", CheckState::kOk, "it may be read", "", ""},
        {"python", CheckState::kDegraded, "found \x1b[31m3.16", "no frames", "use 3.15\nor so"}}));
   EXPECT_EQ(text,
             "Process 42\n"
-            "  ok        memory  we may read it\n"
+            "  ok        memory  it may be read\n"
             "  degraded  python  found \\x1b[31m3.16: no frames\n"
             "            hint: use 3.15\\nor so\n"
             "\n"
-            "A recording would work, with less in it: python.\n");
+            "A recording would work, with less data: python.\n");
 }
 
 TEST(Doctor, TextSaysWhatIsNotKnown) {

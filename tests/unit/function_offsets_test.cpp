@@ -150,9 +150,9 @@ TEST(FunctionOffsets, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(why([](auto& file) { file.names.sh_size = 1 << 20; }),
             "has symbol names beyond its end");
   EXPECT_EQ(why([](auto& file) { file.names.sh_offset = UINT64_MAX - 8; }),
-            "has a symbol table beyond all bounds");
+            "has an oversized symbol table");
   EXPECT_EQ(why([](auto& file) { file.symbols.sh_size = UINT64_MAX; }),
-            "has a symbol table beyond all bounds");
+            "has an oversized symbol table");
   EXPECT_EQ(why([](auto& file) { file.header.e_shentsize = 0; }), "has headers of 56 and 0 bytes");
   EXPECT_EQ(why([](auto& file) { file.header.e_shoff = INT64_MAX - 10; }),
             "has section headers beyond its end");

@@ -33,7 +33,7 @@ TEST(ConfirmGenerated, LeavesOutAndCountsWhatOneLookFound) {
                                  {file("0/0", "a"), file("0/1", "b"), file("0/2", "c")});
   ASSERT_EQ(code.files.size(), 1u);
   EXPECT_EQ(code.files[0].trace_id, "0/1");
-  EXPECT_EQ(code.missing, (List{"of the second", "2 files that two looks did not find the same"}));
+  EXPECT_EQ(code.missing, (List{"of the second", "2 files that differed between two readings"}));
 }
 
 TEST(ConfirmGenerated, TheSameTextOfAnotherCompileOrKindConfirmsNothing) {

@@ -70,8 +70,8 @@ TEST_F(GeneratedFiles, FollowsNoLinkAsTheFile) {
 TEST_F(GeneratedFiles, ReadsRegularFilesOnly) {
   fs::create_directory(folder_ / "c1.py");
   ASSERT_EQ(mkfifo((folder_ / "c2.py").c_str(), 0600), 0);
-  EXPECT_EQ(why_not(folder_ / "c1.py"), "is no regular file");
-  EXPECT_EQ(why_not(folder_ / "c2.py"), "is no regular file");
+  EXPECT_EQ(why_not(folder_ / "c1.py"), "is not a regular file");
+  EXPECT_EQ(why_not(folder_ / "c2.py"), "is not a regular file");
   EXPECT_EQ(why_not(folder_ / "gone.py"), "cannot be opened: No such file or directory");
   EXPECT_EQ(why_not(put("c3.py", std::string("a\0b", 3))), "is not text");
 }

@@ -1,4 +1,4 @@
-// Names that might be too long are demangled by a process of their own; what it does harms nobody.
+// Names that might be too long are demangled by a separate process, whose failure has no other effect.
 #include "user/symbols/long_names.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ inline constexpr std::size_t kDumpedThreads = 300;  // in text; JSON has all of 
 // Of each thread a header and its frames, leaf first; at most 100 columns.
 std::string dump_text(const ProcessDump& dump);
 
-// docs/dump.md has the shape.
+// docs/reference/json-outputs.md has the shape.
 nlohmann::ordered_json to_json(const ProcessDump& dump);
 
 }  // namespace dynprof

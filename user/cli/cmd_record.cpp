@@ -90,7 +90,7 @@ int fail(const Error& failure) {
 Error whole_all_the_same(Error failure, const OutputDirectory& directory) {
   if (failure.hint.empty())
     failure.hint =
-        fmt::format("the recording is whole; once that is repaired: dynprof-bpf report {}",
+        fmt::format("the recording is complete; after fixing this, run: dynprof-bpf report {}",
                     escape_terminal(directory.path()));
   return failure;
 }

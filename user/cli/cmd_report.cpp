@@ -41,7 +41,7 @@ Result<std::unique_ptr<Recording>> named(std::unique_ptr<Recording> recording,
   terminal.line(fmt::format("--symbols: {} native frames named from {} files, {} with source lines",
                             found.names.size(), found.files, found.places.size()));
   if (found.refused > 0)
-    terminal.line(fmt::format("warning: files of another build-id were refused for {} objects",
+    terminal.line(fmt::format("warning: {} objects: files with a different build-id were not used",
                               found.refused));
   if (!found.problem.empty()) terminal.line("warning: " + found.problem);
   return with_names(std::move(recording), std::move(found.names), std::move(found.places));
@@ -88,8 +88,7 @@ int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line
     Error failure = written.error();
     if (failure.errno_value == EACCES && sudo_uid)
       failure.hint = fmt::format(
-          "files are made with the rights of uid {}, who called sudo: choose a place that user may "
-          "write to with -o FILE",
+          "files are created as uid {} (SUDO_UID): use -o FILE with a place that user may write to",
           *sudo_uid);
     return fail(failure);
   }

@@ -122,7 +122,7 @@ void append_row(std::string& out, const HistoryRow& row, const CompileHistory& h
                   fmt::format("{}: {}", row.fail_type.value_or(""), row.fail_reason.value_or("")));
   }
   if (row.backward_from_cache == true) {
-    append_detail(out, "backward", "came out of the cache too: there is no compile of it");
+    append_detail(out, "backward", "loaded from the cache too: it was not compiled");
   }
 }
 
@@ -136,7 +136,7 @@ void append_head(std::string& out, const CompileHistory& history) {
     append_comment(out, "torch._dynamo is not imported: torch.compile was not used.");
   }
   if (history.rows_dropped) {
-    append_comment(out, "torch remembers the last ones only: there were more before.");
+    append_comment(out, "torch keeps only the most recent compiles: there were more before.");
   }
 }
 
@@ -168,10 +168,10 @@ std::string compiles_table(const CompileHistory& history) {
   }
   if (!apart.empty()) {
     out += "#\n";
-    append_comment(out, fmt::format("Graph breaks whose compile cannot be told: {}", apart.size()));
+    append_comment(out, fmt::format("Graph breaks of unknown compiles: {}", apart.size()));
     for (std::size_t i = 0; i < std::min(apart.size(), kMaxApart); ++i)
       append_break(out, *apart[i]);
-    if (apart.size() > kMaxApart) append_comment(out, "--json has the others.");
+    if (apart.size() > kMaxApart) append_comment(out, "--json lists the others.");
   }
   return out;
 }

@@ -181,7 +181,7 @@ void append_summary(std::string& out, const ProcessDump& dump) {
   std::string text = fmt::format("Python {}, {}: {} thread{}", dump.python, torch,
                                  dump.threads.size(), dump.threads.size() == 1 ? "" : "s");
   if (dump.torch)
-    text += compiling == 0 ? ", none compiles" : fmt::format(", {} compiling", compiling);
+    text += compiling == 0 ? ", none compiling" : fmt::format(", {} compiling", compiling);
   if (waiting != 0) text += fmt::format(", {} waiting for the compile lock", waiting);
   if (dump.other_threads != 0) text += fmt::format("; {} without Python", dump.other_threads);
   if (dump.elsewhere != 0)

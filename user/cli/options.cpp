@@ -18,9 +18,9 @@ namespace {
 constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles", "dump", "doctor"};
 
 constexpr const char* kDescription =
-    "See, per torch.compile trace id, where a live Python process spends its compile time.\n"
-    "The main job:  sudo dynprof-bpf --pid PID     (Ctrl-C ends it and prints the report)\n"
-    "Options before a verb-less --pid are those of `record`.";
+    "Shows where a live Python process spends its torch.compile time, by trace id.\nTo start:  "
+    "sudo dynprof-bpf --pid PID     (Ctrl-C stops it and prints the report)\nWithout a verb, the "
+    "options are those of `record`.";
 
 Error usage_error(std::string what, std::string hint) {
   Error e = error(std::move(what), std::move(hint));
@@ -89,8 +89,9 @@ struct RawOptions {
 };
 
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
-  verb.add_option("--max-trace-size", raw.max_trace_size,
-                  "largest chrome trace, uncompressed; short slices are then merged (default 100M)")
+  verb.add_option(
+          "--max-trace-size", raw.max_trace_size,
+          "largest chrome trace, uncompressed; above it short slices are merged (default 100M)")
       ->type_name("SIZE");
 }
 
@@ -117,31 +118,31 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
       ->type_name("SIZE");
   add_trace_size(*verb, raw);
-  verb->add_option("--gpu", raw.gpu, "GPU work: auto (default), on (wants the library), off")
+  verb->add_option("--gpu", raw.gpu, "GPU work: auto (default), on (requires the library), off")
       ->type_name("MODE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--passive", line.record.passive,
-                 "change nothing in the target: samples and its memory only");
+                 "change nothing in the target: only sample it and read its memory");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
-                 "phases by probes and samples: for machines where watching is expensive");
+                 "no hardware watchpoints, so no exact counts of traced functions");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
                  "always read the target's memory with bpf_probe_read_user (slower)");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
-  verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record what threads wait for");
+  verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record waits");
   verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,
                    "sum up waits shorter than this (default 1ms)")
       ->type_name("TIME");
   verb->add_flag("--cpu", line.record.cpu_only,
-                 "profiles of compiles by time on a CPU, not by wall time");
-  verb->add_flag("--no-cmdlines", raw.no_cmdlines, "names of programs only, no command lines");
+                 "profiles of compiles in CPU time, not in wall time");
+  verb->add_flag("--no-cmdlines", raw.no_cmdlines, "record program names without command lines");
   verb->add_option("--table-cache", line.record.table_cache,
-                   "where unwind tables are kept (default /var/cache/dynprof-bpf)")
+                   "cache directory for unwind tables (default /var/cache/dynprof-bpf)")
       ->type_name("DIR");
   verb->add_option("--table-memory", raw.table_memory,
-                   "kernel memory for unwind tables, at most (default 512M)")
+                   "limit of kernel memory for unwind tables (default 512M)")
       ->type_name("SIZE");
-  verb->add_flag("--no-svg", raw.no_svg, "no call-graph pictures (gprof2dot and dot)");
-  verb->footer("With -- CMD ARGS... it starts CMD, follows it, and exits with its status.");
+  verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with gprof2dot and dot)");
+  verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }
 
 void add_report(CLI::App& app, CommandLine& line) {
@@ -154,19 +155,20 @@ void add_report(CLI::App& app, CommandLine& line) {
       ->type_name("ID");
   verb->add_option("--phase", line.report.phase, "only this phase: dynamo, inductor, ...")
       ->type_name("PHASE");
-  verb->add_option("-s,--sort", line.report.sort, "comma list of comm, dso, sym, phase")
+  verb->add_option("-s,--sort", line.report.sort,
+                   "comma-separated list of comm, dso, sym, phase, compile")
       ->type_name("KEYS");
   verb->add_option("--percent-limit", line.report.percent_limit,
                    "leave out rows below this share (default 0.5)")
       ->type_name("PERCENT");
   verb->add_flag("--children,!--no-children", line.report.children,
-                 "also the share of samples with the row anywhere on the stack");
+                 "also show the share of samples with the row anywhere on the stack");
   verb->add_flag("--cpu", line.report.cpu_only,
-                 "tables of a compile by time on a CPU, not by wall time");
+                 "tables of a compile in CPU time, not in wall time");
   verb->add_option("--symbols", line.report.symbols,
-                   "name native frames by files below here that have the recorded build-ids")
+                   "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
-  verb->add_flag("--stdio", line.report.stdio, "accepted for perf's sake");
+  verb->add_flag("--stdio", line.report.stdio, "ignored, for compatibility with perf");
 }
 
 void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -182,9 +184,9 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->type_name("PATH");
   verb->add_option("--compile", line.exports.compile, "only this trace id")->type_name("ID");
   verb->add_flag("--cpu", line.exports.cpu_only,
-                 "profiles of compiles by time on a CPU, not by wall time");
+                 "profiles of compiles in CPU time, not in wall time");
   verb->add_option("--symbols", line.exports.symbols,
-                   "name native frames by files below here that have the recorded build-ids")
+                   "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
   add_trace_size(*verb, raw);
   std::string formats = "Formats:\n";
@@ -194,11 +196,11 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
 }
 
 void add_compiles(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  CLI::App* verb = app.add_subcommand("compiles", "what a process has compiled so far");
+  CLI::App* verb = app.add_subcommand("compiles", "list what a process has compiled so far");
   verb->add_option("-p,--pid", raw.compiles_pid, "process to read")->required()->type_name("PID");
-  verb->add_flag("--json", line.compiles.json, "everything torch remembers, as JSON");
-  verb->add_flag("--times", line.compiles.times, "torch's compile_times() instead");
-  verb->footer("It is read from the process' memory; nothing is stopped or recorded.");
+  verb->add_flag("--json", line.compiles.json, "all of torch's records, as JSON");
+  verb->add_flag("--times", line.compiles.times, "torch's compile_times() instead of the table");
+  verb->footer("Reads the memory of the process, which is not stopped. Nothing is recorded.");
 }
 
 Result<void> finish_compiles(CommandLine& line, const RawOptions& raw) {
@@ -210,10 +212,10 @@ Result<void> finish_compiles(CommandLine& line, const RawOptions& raw) {
 }
 
 void add_dump(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  CLI::App* verb = app.add_subcommand("dump", "where each thread of a process stands now");
+  CLI::App* verb = app.add_subcommand("dump", "show what each thread of a process is doing now");
   verb->add_option("-p,--pid", raw.dump_pid, "process to read")->required()->type_name("PID");
   verb->add_flag("--json", line.dump.json, "as JSON");
-  verb->footer("It is read from the process' memory; nothing is stopped or recorded.");
+  verb->footer("Reads the memory of the process, which is not stopped. Nothing is recorded.");
 }
 
 Result<void> finish_dump(CommandLine& line, const RawOptions& raw) {
@@ -224,10 +226,11 @@ Result<void> finish_dump(CommandLine& line, const RawOptions& raw) {
 }
 
 void add_doctor(CLI::App& app, CommandLine& line, RawOptions& raw) {
-  CLI::App* verb = app.add_subcommand("doctor", "what would work here, and how to fix the rest");
-  verb->add_option("-p,--pid", raw.doctor_pid, "process to look at, too")->type_name("PID");
+  CLI::App* verb =
+      app.add_subcommand("doctor", "check what works on this machine, and how to fix the rest");
+  verb->add_option("-p,--pid", raw.doctor_pid, "also check this process")->type_name("PID");
   verb->add_flag("--json", line.doctor.json, "as JSON");
-  verb->footer("Exit status 3: a recording would not work. It changes nothing.");
+  verb->footer("Changes nothing. Exit status 3: a recording would not work.");
 }
 
 Result<void> finish_doctor(CommandLine& line, const RawOptions& raw) {
@@ -246,10 +249,10 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   const int wanted = !line.record.pids.empty() + !line.record.command.empty() + line.record.all;
   if (wanted != 1)
     return usage_error(
-        wanted == 0 ? "nothing to record" : "--pid, --all and -- CMD exclude each other",
+        wanted == 0 ? "nothing to record" : "--pid, --all and -- CMD are mutually exclusive",
         "dynprof-bpf --pid PID, dynprof-bpf --all, or dynprof-bpf record -- python train.py");
   if (line.record.all && raw.no_children)
-    return usage_error("--all follows children: --no-children contradicts it",
+    return usage_error("--all and --no-children are mutually exclusive",
                        "dynprof-bpf --all, or dynprof-bpf --no-children --pid PID");
   if (raw.frequency < 1 || raw.frequency > 1'000'000)
     return usage_error(fmt::format("frequency {} is out of range", raw.frequency),
@@ -285,7 +288,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   else if (raw.gpu != "auto")
     return usage_error(fmt::format("--gpu {}: no such mode", raw.gpu), "--gpu auto, on or off");
   if (line.record.passive && raw.gpu == "on")
-    return usage_error("--gpu on wants probes in the target: --passive contradicts it",
+    return usage_error("--gpu on needs probes in the target, which --passive does not set",
                        "leave out one of the two");
   line.record.children = !raw.no_children;
   line.record.watchpoints = !raw.no_watchpoints;
@@ -350,8 +353,8 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
 
   CLI::App app(kDescription, "dynprof-bpf");
   app.set_version_flag("-V,--version", std::string("dynprof-bpf ") + DYNPROF_VERSION);
-  app.add_flag("-q,--quiet", line.quiet, "errors and data only");
-  app.add_flag("-v,--verbose", line.verbose, "say more; repeat for more");
+  app.add_flag("-q,--quiet", line.quiet, "print only errors and data");
+  app.add_flag("-v,--verbose", line.verbose, "print more messages; repeat for more");
   app.require_subcommand(0, 1);
   app.fallthrough();  // -q and -v may follow the verb
   add_record(app, line, raw);
@@ -405,7 +408,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   if (verbs.empty()) return usage_error("no verb given", "dynprof-bpf --help");
   std::string verb = verbs.front()->get_name();
   if (has_command && verb != "record")
-    return usage_error(fmt::format("-- CMD does not go with {}", verb), "use it with record");
+    return usage_error(fmt::format("-- CMD cannot be used with {}", verb), "use it with record");
   if (verb == "record") {
     line.verb = Verb::kRecord;
     TRY(finish_record(line, raw));

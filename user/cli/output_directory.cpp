@@ -29,11 +29,10 @@ Result<OutputDirectory> OutputDirectory::create_at(int parent, const std::string
       hint = "choose a place you may write to with -o DIR";
     if (errno == EACCES && user)
       hint = fmt::format(
-          "files are made with the rights of uid {}, who called sudo: choose a place that user may "
-          "write to with -o DIR",
+          "files are created as uid {} (SUDO_UID): use -o DIR with a place that user may write to",
           user->uid);
     if (errno == EEXIST) hint = "choose another with -o DIR: a recording is never overwritten";
-    if (errno == ENOENT) hint = "create the directory it lies in first";
+    if (errno == ENOENT) hint = "create its parent directory first";
     return errno_error(fmt::format("cannot create directory {}", visible), hint);
   }
   UniqueFd fd(openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -65,7 +64,7 @@ Result<UniqueFd> OutputDirectory::readable(const std::string& name) const {
   UniqueFd fd(openat(fd_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd)
     return errno_error(fmt::format("cannot read {}/{}", escape_terminal(path_), name),
-                       "somebody removed it while it was written: record again");
+                       "it was removed while it was written: record again");
   return fd;
 }
 

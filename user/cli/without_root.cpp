@@ -90,7 +90,7 @@ Result<int> run_as_user(const UserIdentity& user, Keep keep, const std::function
   while (::waitpid(pid, &status, 0) < 0)
     if (errno != EINTR) return errno_error(fmt::format("cannot wait for process {}", pid));
   if (WIFSIGNALED(status))
-    return error(fmt::format("the process {} that made the files was ended by signal {}", pid,
+    return error(fmt::format("process {}, which makes the files, was killed by signal {}", pid,
                              WTERMSIG(status)));
   return WEXITSTATUS(status);
 }

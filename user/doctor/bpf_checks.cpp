@@ -72,7 +72,7 @@ Check ring_buffer_check(const OwnRights& rights) {
   return judge_trial({.name = "ring-buffer",
                       .works = "a BPF ring buffer was made",
                       .fails = "no BPF ring buffer",
-                      .consequence = "samples have no way to us",
+                      .consequence = "samples cannot reach user space",
                       .fix = "boot a kernel that has BPF_MAP_TYPE_RINGBUF"},
                      map ? 0 : errno, rights.load_programs);
 }
@@ -83,7 +83,7 @@ Check map_check(const OwnRights& rights) {
   return judge_trial({.name = "maps-of-maps",
                       .works = "a BPF array of maps was made",
                       .fails = "no BPF array of maps",
-                      .consequence = "there is no place for unwind tables",
+                      .consequence = "the kernel side cannot hold unwind tables",
                       .fix = "boot a kernel that has BPF_MAP_TYPE_ARRAY_OF_MAPS"},
                      problem, rights.load_programs);
 }
@@ -114,10 +114,10 @@ Check helper_check(const OwnRights& rights) {
     if (libbpf_probe_bpf_helper(helper.program, helper.id, nullptr) != 1)
       lacking.emplace_back(helper.name);
   if (lacking.empty())
-    return {
-        "bpf-helpers", CheckState::kOk,
-        fmt::format("{} of {} newer helpers are there", std::size(kHelpers), std::size(kHelpers)),
-        "", ""};
+    return {"bpf-helpers", CheckState::kOk,
+            fmt::format("{} of {} newer helpers are available", std::size(kHelpers),
+                        std::size(kHelpers)),
+            "", ""};
   return {"bpf-helpers", CheckState::kMissing,
           fmt::format("this kernel lacks {}", fmt::join(lacking, ", ")),
           "the kernel refuses the programs that call them",
@@ -127,13 +127,13 @@ Check helper_check(const OwnRights& rights) {
 Check direct_map_check(const OwnRights& rights) {
   if (!rights.load_programs) return judge_trial({.name = "direct-map"}, EPERM, false);
   if (find_direct_map().base != 0)
-    return {"direct-map", CheckState::kOk,
-            "memory of ours was read by its page tables: fast samples", "", ""};
+    return {"direct-map", CheckState::kOk, "a test read by page tables succeeded: fast samples", "",
+            ""};
   const std::unique_ptr<btf, void (*)(btf*)> types(btf__load_vmlinux_btf(), btf__free);
   const bool cast =
       types && btf__find_by_name_kind(types.get(), "bpf_rdonly_cast", BTF_KIND_FUNC) > 0;
   return {"direct-map", CheckState::kDegraded,
-          cast ? "where the kernel maps all memory was not found"
+          cast ? "the kernel's map of all memory was not found"
                : "bpf_rdonly_cast is not in this kernel's BTF",
           "the kernel's helper reads the target's memory, each sample takes longer", ""};
 }
@@ -159,7 +159,7 @@ std::vector<Check> bpf_checks(const OwnRights& rights) {
   program("bpf-raw-tracepoint", "a raw tracepoint program", BPF_PROG_TYPE_RAW_TRACEPOINT,
           kReturnZero, &tracer);
   program("bpf-uprobe", "a uprobe program", BPF_PROG_TYPE_KPROBE, kReturnZero);
-  program("bpf-atomics", "a program that exchanges a word", BPF_PROG_TYPE_KPROBE, kExchange);
+  program("bpf-atomics", "a program with an atomic exchange", BPF_PROG_TYPE_KPROBE, kExchange);
   checks.push_back(ring_buffer_check(rights));
   checks.push_back(map_check(rights));
   checks.push_back(helper_check(rights));

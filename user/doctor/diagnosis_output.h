@@ -12,7 +12,7 @@ namespace dynprof {
 // in a row that share it), and the verdict at the end.
 std::string diagnosis_text(const Diagnosis& diagnosis);
 
-// docs/troubleshooting.md has the shape.
+// docs/reference/json-outputs.md has the shape.
 nlohmann::ordered_json to_json(const Diagnosis& diagnosis);
 
 }  // namespace dynprof

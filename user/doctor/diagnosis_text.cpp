@@ -40,7 +40,7 @@ std::string last_line(const Diagnosis& diagnosis) {
       text = fmt::format("A recording would not work: {}", fmt::join(missing, ", "));
       break;
     case CheckState::kDegraded:
-      text = fmt::format("A recording would work, with less in it: {}", fmt::join(degraded, ", "));
+      text = fmt::format("A recording would work, with less data: {}", fmt::join(degraded, ", "));
       break;
     default:
       text = "A recording would work fully";

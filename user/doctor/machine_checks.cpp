@@ -60,7 +60,7 @@ using Judge = Bad (*)(long value, bool admin);
 
 Bad judge_paranoid(long value, bool admin) {
   if (value <= 2 || admin) return {};
-  return {CheckState::kMissing, "each perf event wants CAP_SYS_ADMIN, which we do not have",
+  return {CheckState::kMissing, "each perf event requires CAP_SYS_ADMIN, which is missing",
           "sudo sysctl kernel.perf_event_paranoid=2"};
 }
 
@@ -173,7 +173,7 @@ Check capability_check(std::uint64_t effective, bool admin_for_perf) {
     if (!has(effective, wanted.capability))
       lacking.push_back(fmt::format("{} ({})", wanted.name, wanted.without));
   if (lacking.empty())
-    return {"capabilities", CheckState::kOk, "all that a recording uses", "", ""};
+    return {"capabilities", CheckState::kOk, "everything that a recording uses", "", ""};
   const bool no_admin = !has(effective, CAP_SYS_ADMIN);
   return {"capabilities", CheckState::kDegraded,
           fmt::format("without {}", fmt::join(lacking, ", ")),

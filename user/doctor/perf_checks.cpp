@@ -80,8 +80,8 @@ int try_uprobe(std::uint32_t type) {
 Check uprobe_check(const OwnRights& rights) {
   const Trial trial = {
       .name = "uprobes",
-      .works = "the kernel takes one from us: exact phases, compiled regions, GPU launches",
-      .fails = "the kernel takes no uprobe from us",
+      .works = "uprobes can be set: exact phases, compiled regions, GPU launches",
+      .fails = "the kernel refuses uprobes",
       .failed = CheckState::kDegraded,
       .consequence =
           "begin and end of phases and compiled regions come from samples; no GPU launches",
@@ -101,7 +101,7 @@ std::vector<Check> perf_checks(const OwnRights& rights) {
                                watchpoint_check(rights), uprobe_check(rights)};
   if (rights.admin && perf_events_need_admin())
     checks.push_back({"perf-admin", CheckState::kOk,
-                      "this kernel asks for CAP_SYS_ADMIN at each perf event",
+                      "this kernel requires CAP_SYS_ADMIN for each perf event",
                       "it is kept to the end of a recording with watchpoints", ""});
   return checks;
 }

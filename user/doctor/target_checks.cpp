@@ -57,11 +57,11 @@ Check torch_check(RemoteObjects& objects, const PythonRuntime& python,
     return {"torch", CheckState::kDegraded,
             fmt::format("{}; not found: {}", version, fmt::join(lacks, "; ")),
             "compiles come from the other sources",
-            "docs/attribution.md says which torch has them"};
+            "docs/concepts/attribution.md says which torch has them"};
   if (!torch->complete)
     return {"torch", CheckState::kOk, fmt::format("{}; not known yet: {}", version, torch->missing),
             "it is looked for again while recording", ""};
-  return {"torch", CheckState::kOk, fmt::format("{}; all that tells compiles was found", version),
+  return {"torch", CheckState::kOk, fmt::format("{}; all sources of compiles were found", version),
           "", ""};
 }
 
@@ -77,8 +77,7 @@ Check phases_check(RemoteObjects& objects, const PythonRuntime& python) {
 
 Check tracing_check(RemoteObjects& objects, const PythonRuntime& python) {
   if (resolve_inline_function(objects, python))
-    return {"dynamo-profile", CheckState::kOk, "the function that torch enters for each was found",
-            "", ""};
+    return {"dynamo-profile", CheckState::kOk, "the function to watch was found", "", ""};
   if (!objects.find_module(python.main_interpreter, "torch._dynamo.symbolic_convert"))
     return {"dynamo-profile", CheckState::kOk, "torch._dynamo is not imported yet",
             "it is looked for while recording", ""};
@@ -92,9 +91,10 @@ Check other_profiler_check(pid_t pid) {
   for (const Descendant& other : find_all_processes(kMaxLooks))
     if (other.pid != getpid() && records(read_arguments(other.pid), pid))
       others.push_back(std::to_string(other.pid));
-  if (others.empty()) return {"other-dynprof", CheckState::kOk, "none names this process", "", ""};
+  if (others.empty())
+    return {"other-dynprof", CheckState::kOk, "no other dynprof-bpf records this process", "", ""};
   return {"other-dynprof", CheckState::kOk,
-          fmt::format("dynprof-bpf {} names this process", fmt::join(others, ", ")),
+          fmt::format("dynprof-bpf {} records this process", fmt::join(others, ", ")),
           "both record it; each compiling thread has watchpoints for two", ""};
 }
 
@@ -130,8 +130,8 @@ Check gpu_check(const CudaMappings& cuda) {
               "launches, and times on the GPU (tier 1)", ""};
     case GpuTier::kDriver:
       return {"gpu", CheckState::kOk, fmt::format("{} is mapped", cuda.driver->path),
-              "launches without times on the GPU (tier 3); for those start it with "
-              "CUDA_INJECTION64_PATH (docs/gpu.md)",
+              "launches without times on the GPU (tier 3); to get times, start it with "
+              "CUDA_INJECTION64_PATH (docs/howto/gpu.md)",
               ""};
     case GpuTier::kRuntime:
       return {"gpu", CheckState::kOk, fmt::format("{} is mapped, no driver", cuda.runtime->path),
@@ -181,7 +181,7 @@ std::vector<Check> target_checks(pid_t pid) {
     checks.push_back(std::move(memory));
     return checks;
   }
-  checks.push_back({"memory", CheckState::kOk, "we may read it", "", ""});
+  checks.push_back({"memory", CheckState::kOk, "it may be read", "", ""});
   for (Check& check : python_checks(pid)) checks.push_back(std::move(check));
   if (auto mappings = read_mappings(pid)) checks.push_back(gpu_check(find_cuda(*mappings)));
   if (auto tracer = read_status_field(pid, "TracerPid")) checks.push_back(tracer_check(*tracer));

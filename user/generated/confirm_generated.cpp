@@ -32,7 +32,7 @@ GeneratedCode confirm_generated(const GeneratedCode& first, GeneratedCode second
   std::size_t changed =
       std::erase_if(second.files, [&](const GeneratedFile& file) { return !confirmed(file); });
   if (changed != 0) {
-    second.missing.push_back(fmt::format("{} files that two looks did not find the same", changed));
+    second.missing.push_back(fmt::format("{} files that differed between two readings", changed));
   }
   return second;
 }

@@ -27,7 +27,7 @@ std::string describe(const RemoteCode& code) {
 }
 
 std::string shown_id(const std::string& trace_id) {
-  return trace_id.empty() ? "of no certain compile" : "compile " + trace_id;
+  return trace_id.empty() ? "of an unknown compile" : "compile " + trace_id;
 }
 
 class Finder {
@@ -148,7 +148,7 @@ class Finder {
     file.kind = GeneratedKind::kGuards;
     file.origin = "GuardManagerWrapper.code_parts";
     file.truncated = text->truncated;
-    file.content = fmt::format("# All of these hold where the code made of {} is used, {}\n",
+    file.content = fmt::format("# Conditions for using the code compiled from {}, {}\n",
                                code ? describe(python_.codes().read(code->original)) : "?",
                                shown_id(guards.trace_id));
     for (const std::string& part : text->parts) {
@@ -157,7 +157,7 @@ class Finder {
       if (!reason.empty()) file.content += "  # " + escape_terminal(reason);
       file.content += "\n";
     }
-    if (!text->shape_parts.empty()) file.content += "\n# Of shapes, with what asked for them\n";
+    if (!text->shape_parts.empty()) file.content += "\n# On shapes, with their origin\n";
     for (const std::string& part : text->shape_parts) {
       file.content += escape_terminal(part) + "\n";
     }
@@ -172,7 +172,7 @@ class Finder {
       for (const FoundObject& compiled : graph.reachable.compiled_graphs) {
         auto guards = python_.text_attribute(compiled.address, "guards_expr", kMaxGuardsExpression);
         if (!guards || guards->text.empty()) continue;
-        text += fmt::format("\n# Of the sizes of {}\n{}\n", escape_terminal(graph.name),
+        text += fmt::format("\n# On the sizes of {}\n{}\n", escape_terminal(graph.name),
                             escape_terminal(guards->text));
       }
     }

@@ -1,5 +1,5 @@
 // Everything a live torch process generated, found from outside: no code runs in it, nothing of it
-// stops. docs/generated-code.md says what is found, how, and what cannot be had.
+// stops. docs/concepts/generated-code.md says what is found, how, and what cannot be had.
 #pragma once
 
 #include <sys/types.h>

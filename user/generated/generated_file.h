@@ -28,7 +28,7 @@ enum class GeneratedDirection : std::uint8_t {
 };
 
 struct GeneratedFile {
-  // "0/0", "!1/0/0"; "" when no chain of objects leads to it. docs/generated-code.md
+  // "0/0", "!1/0/0"; "" when no chain of objects leads to it. docs/concepts/generated-code.md
   std::string trace_id;
   GeneratedKind kind = GeneratedKind::kWrapper;
   GeneratedDirection direction = GeneratedDirection::kNone;

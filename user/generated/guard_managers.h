@@ -15,7 +15,7 @@ namespace dynprof {
 struct GuardManager {
   std::uint64_t manager = 0;        // a GuardManagerWrapper
   std::uint64_t check_manager = 0;  // its CheckFunctionManager, 0: not known
-  // Its cache entry's, where that names itself: docs/generated-code.md. 0 and "" otherwise.
+  // Its cache entry's, where that names itself: docs/concepts/generated-code.md. 0 and "" otherwise.
   std::uint64_t code = 0;
   std::string trace_id;
 };

@@ -17,7 +17,7 @@ constexpr std::size_t kBlock = 64 * 1024;
 
 std::string check_owner(const struct stat& status, uid_t uid) {
   if (S_ISLNK(status.st_mode)) return "is a symbolic link, which is not followed";
-  if (!S_ISREG(status.st_mode)) return "is no regular file";
+  if (!S_ISREG(status.st_mode)) return "is not a regular file";
   bool own = status.st_uid == uid;
   bool public_of_root = status.st_uid == 0 && (status.st_mode & S_IROTH) != 0;
   if (!own && !public_of_root) {

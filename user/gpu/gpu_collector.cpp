@@ -84,7 +84,7 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
   if (tier == GpuTier::kDriver)
     note_(
         fmt::format("process {} uses CUDA without libdynprof_cupti.so: its launches are recorded, "
-                    "how long they run on the GPU is not known",
+                    "without times on the GPU",
                     pid));
   if (tier == GpuTier::kRuntime)
     note_(fmt::format("process {}: calls into libcudart are recorded until it has a driver", pid));
@@ -204,7 +204,7 @@ void GpuCollector::finish_detach() {
           "the library in process {} did not answer: the last of its GPU work may be missing",
           pid));
     if (mode_ == GpuMode::kOn && followed.gpu.tier() != GpuTier::kLibrary && !followed.failed)
-      note_(fmt::format("--gpu on: process {} never had libdynprof_cupti.so", pid));
+      note_(fmt::format("--gpu on: process {} never loaded libdynprof_cupti.so", pid));
     if (const auto& status = followed.gpu.status()) add_losses(*status);
     followed.gpu.finish_detach();
   }

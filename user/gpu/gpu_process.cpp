@@ -174,8 +174,9 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
     for (const UsdtNote& note : notes)
       if (note.provider == "dynprof" && note.name == wanted.name) found = &note;
     if (!found || found->semaphore == 0 || found->arguments != wanted.arguments)
-      return error(fmt::format("the libdynprof_cupti.so in process {} is of another build", pid_),
-                   "use the one that came with this dynprof-bpf, and start the job again");
+      return error(
+          fmt::format("the libdynprof_cupti.so in process {} is from a different build", pid_),
+          "use the one installed with this dynprof-bpf, and restart the job");
     ASSIGN_OR_RETURN(Link link, kernel.attach(wanted.probe, pid_, path,
                                               place_of(*found, file.get()), found->semaphore));
     (wanted.probe == GpuProbe::kLaunch ? launch_ : links_.emplace_back()) = std::move(link);
@@ -267,8 +268,8 @@ std::string GpuProcess::on_status(const dynprof_gpu_status& status) {
       return fmt::format("{} is not traced: its libcupti is older than CUDA 12.0", who);
     case DYNPROF_GPU_BUSY:
       return fmt::format(
-          "{} is not traced yet: another CUPTI client is at work ({}): Nsight, cuda-gdb, or "
-          "torch.profiler, which keeps its place until the job ends",
+          "{} is not traced yet: another CUPTI client is active ({}): Nsight, cuda-gdb, or "
+          "torch.profiler, which stays subscribed until the job ends",
           who, status.detail);
     case DYNPROF_GPU_FAILED:
       return fmt::format("{} is not traced yet: CUPTI refused with error {}", who, status.detail);

@@ -74,7 +74,7 @@ class Reader {
       if (!steady && i + 1 == kTries) keep_living(*items, after);
     }
     if (unread_rows_ != 0) {
-      problem(fmt::format("{} of {} items of _compilation_metrics are no CompilationMetrics",
+      problem(fmt::format("{} of {} items of _compilation_metrics are not CompilationMetrics",
                           unread_rows_, length));
     }
     for (const std::string& name : unread_fields_) {
@@ -179,7 +179,7 @@ class Reader {
       }
       timed.seconds.resize(kept);
     }
-    if (bad != 0) problem(fmt::format("{} times of compilation_time_metrics are no numbers", bad));
+    if (bad != 0) problem(fmt::format("{} times of compilation_time_metrics are not numbers", bad));
   }
 
   void read_counters() {
@@ -273,7 +273,7 @@ Result<CompileHistory> read_compile_history(RemoteObjects& objects, const Python
   auto torch = resolve_torch(objects, runtime);
   if (!torch) {
     return error(fmt::format("process {} has not imported torch", runtime.pid),
-                 "what it compiled is known once torch.compile ran");
+                 "run this again after it used torch.compile");
   }
   CompileHistory history;
   history.pid = runtime.pid;
@@ -285,7 +285,7 @@ Result<CompileHistory> read_compile_history(RemoteObjects& objects, const Python
   bounded.set_str_type(objects.str_type());
   Reader(bounded, runtime, history).read();
   if (memory.exhausted()) {
-    history.problems.push_back("torch remembers more than is read of it: parts are missing");
+    history.problems.push_back("torch's records exceed the read limit: parts are missing");
   }
   return history;
 }

@@ -42,7 +42,7 @@ std::string CpuSampling::follow(std::uint64_t now_ns) {
       links_[cpu] = std::move(*link);
     } else if (link.error().errno_value != ENODEV) {  // that one has gone again
       refused_.insert(cpu);
-      return fmt::format("CPU {} came on line and is not sampled: {}", cpu, link.error().what);
+      return fmt::format("CPU {} came online and is not sampled: {}", cpu, link.error().what);
     }
   }
   return {};

@@ -290,7 +290,7 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   // libbpf asks the kernel once whether arrays can be mapped; refused that, it goes on without.
   if ((*sampler)->bss == nullptr)
     return error("the kernel refused a BPF array that can be mapped into memory",
-                 "try again: Linux knows them since 5.5, so it lacked memory or was not permitted");
+                 "Linux has them since 5.5: it lacked memory or permission; try again");
 
   Skeleton<process_bpf> process(process_bpf::open());
   if (!process) return bpf_error("cannot open the process programs", errno);

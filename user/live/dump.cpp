@@ -160,7 +160,7 @@ Result<ProcessDump> dump_process(pid_t pid) {
   Dumper(process, objects, runtime).read(dump);
   TRY(check_target(pid));  // it may have ended meanwhile
   if (memory.exhausted())
-    dump.problems.emplace_back("there is more than is read: parts are missing");
+    dump.problems.emplace_back("the read limit was reached: parts are missing");
   if (dump.threads.empty()) dump.problems.emplace_back("it has no Python threads any more");
   std::stable_sort(dump.threads.begin(), dump.threads.end(),
                    [](const ThreadDump& a, const ThreadDump& b) { return rank(a) < rank(b); });

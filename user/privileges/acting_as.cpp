@@ -33,7 +33,7 @@ Result<ActingAs> ActingAs::user(const std::optional<UserIdentity>& user) {
   const int count = ::getgroups(0, nullptr);
   acting.groups_.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
   if (count < 0 || (count > 0 && ::getgroups(count, acting.groups_.data()) != count))
-    return errno_error("cannot read our own groups");
+    return errno_error("cannot read the groups of this process");
   acting.active_ = true;
   // The uid comes last: with it go the capabilities that concern files.
   if (!set_groups(user->groups) || !set_fsgid(user->gid) || !set_fsuid(user->uid))

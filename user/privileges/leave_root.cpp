@@ -33,7 +33,7 @@ Result<void> keep_only(std::uint64_t kept) {
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return errno_error("cannot set PR_SET_NO_NEW_PRIVS");
   ASSIGN_OR_RETURN(const std::uint64_t held, held_capabilities());
-  if (held & ~kept) return error(fmt::format("capabilities {:#x} are still there", held & ~kept));
+  if (held & ~kept) return error(fmt::format("capabilities {:#x} are still held", held & ~kept));
   return {};
 }
 

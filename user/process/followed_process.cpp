@@ -422,8 +422,7 @@ std::string FollowedProcess::take_problem() {
   if (waits_for_descriptors_ && !python_ && !told_descriptors_) {
     told_descriptors_ = true;
     return fmt::format(
-        "process {} is looked at again every second: too many files are open (ulimit -Hn allows "
-        "more)",
+        "process {} is examined again every second: too many files are open (raise ulimit -Hn)",
         pid_);
   }
   std::string problem = probes_.take_problem();

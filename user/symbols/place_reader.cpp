@@ -27,7 +27,7 @@ std::string why_not(const ConfinedRun& run, bool ended) {
   if (run.status == kDwarfDamaged) return "its DWARF is damaged";
   if (run.status == kNotConfined) return "its reader could not give up its rights";
   if (run.status != 0) return fmt::format("its reader failed with status {}", run.status);
-  return ended ? "" : "its reader gave no whole answer";
+  return ended ? "" : "its reader gave an incomplete answer";
 }
 
 }  // namespace

@@ -209,7 +209,7 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   // Instances of free-threaded builds are laid out by rules we could not test: leave them alone.
   t.type_cached_keys = t.free_threaded ? 0 : t.type_cached_keys;
   if (!in.problem.empty()) {
-    return error(fmt::format("_Py_DebugOffsets makes no sense: {}", in.problem));
+    return error(fmt::format("_Py_DebugOffsets is not plausible: {}", in.problem));
   }
   TRY(validate_layout(t));
   found.layout = t;

@@ -267,7 +267,7 @@ Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping) {
   // Overlay and btrfs show another device number in maps than in stat: compare the inode only.
   if (info.st_ino != mapping.inode) {
     return error(fmt::format("{} was replaced since process {} mapped it", mapping.path, pid),
-                 "run as root (sudo): only then the old file can be opened");
+                 "run as root (sudo), which can open the old file");
   }
   return named;
 }

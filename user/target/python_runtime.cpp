@@ -286,7 +286,7 @@ Result<PythonRuntime> Discoverer::try_image(const PythonImage& image, std::uint1
     }
     if (!place) {
       return fail(details, PythonFault::kNotPython,
-                  fmt::format("{} holds no interpreter that we can find", image.path));
+                  fmt::format("no interpreter was found in {}", image.path));
     }
     known.runtime = runtime.runtime = *place;
   }

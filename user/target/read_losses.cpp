@@ -15,15 +15,17 @@ std::string sentence(ReadLoss what, const std::string& process) {
           process);
     case ReadLoss::kFileUntrusted:
       return fmt::format(
-          "files that {} maps or names are not opened: another user serves their file system",
+          "files that {} maps or names are not opened: another user serves their file system "
+          "(FUSE)",
           process);
     case ReadLoss::kFramesFull:
       return fmt::format(
-          "{} runs at too many addresses: the later ones are known by their file only", process);
+          "{} has native frames at too many addresses: the later ones are known by their file only",
+          process);
     case ReadLoss::kMemoryStuck:
       return fmt::format(
-          "reading the memory of {} did not return: it is read no more, and its new functions have "
-          "no names",
+          "reading the memory of {} did not return: it is not read any more, and its new functions "
+          "have no names",
           process);
   }
   return {};

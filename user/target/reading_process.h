@@ -60,7 +60,7 @@ class ReadingProcess {
   UniqueFd socket_;
   pid_t child_ = 0;
   std::vector<pid_t> ending_;  // killed, not yet gone
-  // Looked at before each read: nobody waits for one that is under way.
+  // Checked before each read, so that no thread waits for a read in progress.
   std::atomic<std::size_t> stuck_{0};
   std::mutex given_up_mutex_;
   std::map<pid_t, std::uint64_t> given_up_;  // with when it began

@@ -23,14 +23,14 @@ struct MountLine {
 };
 std::optional<MountLine> parse_mount(std::string_view line);
 
-// A user id of the namespace that a /proc/PID/uid_map is of, as ours.
+// A user id of the namespace described by a /proc/PID/uid_map, as a user id of this process's namespace.
 std::optional<uid_t> map_user(std::string_view uid_map, uid_t inner);
 
 inline constexpr int kServedByOther = EREMOTE;
 
-// Fails when what `file` (O_PATH is enough) stands for lies on a FUSE file system whose owner is neither
-// root nor who runs us, or nobody knows whose it is. `pid`: whose mounts it is looked for in, 0: ours. A
-// refusal is counted (read_losses.h); its errno is kServedByOther.
+// Fails when `file` (O_PATH is enough) is on a FUSE file system whose owner is unknown, or neither root nor
+// the user who runs this program. `pid`: the process whose mounts are searched, 0: this one. A refusal is
+// counted (read_losses.h); its errno is kServedByOther.
 Result<void> check_server(int file, pid_t pid);
 
 }  // namespace dynprof

@@ -42,7 +42,7 @@ class TableSearch {
     // A file offset is signed, and a name's place in the table has 32 bits.
     if (symbols.sh_offset > INT64_MAX || symbols.sh_size > INT64_MAX ||
         names.sh_offset > INT64_MAX || names.sh_size > UINT32_MAX)
-      return error("has a symbol table beyond all bounds");
+      return error("has an oversized symbol table");
     for (std::size_t i = 0; i < found_.size(); ++i)
       if (!found_[i]) missing_.push_back(static_cast<std::uint32_t>(i));
     TRY(find_names(names));
@@ -136,7 +136,8 @@ Result<std::vector<std::optional<ElfSymbol>>> search_symbols(const ImageBytes& f
                                                              ReadBudget& budget) {
   std::vector<std::optional<ElfSymbol>> found(query.names.size());
   for (std::string_view name : query.names)
-    if (name.empty() || name.size() > kMaxName) return error("a symbol name of a strange length");
+    if (name.empty() || name.size() > kMaxName)
+      return error("a symbol name of an implausible length");
   for (std::uint32_t type : {SHT_DYNSYM, SHT_SYMTAB}) {
     if (type == SHT_SYMTAB && query.exported_only) break;
     if (std::all_of(found.begin(), found.end(), [](const auto& symbol) { return !!symbol; })) break;

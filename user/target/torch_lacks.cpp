@@ -27,10 +27,10 @@ struct KindText {
   std::string_view what;
 };
 constexpr KindText kKinds[] = {
-    {DP_MARKER_COMPILE, "no function that tells a forward's compile id (_compile)"},
-    {DP_MARKER_ATTEMPT, "no function that tells the attempt (compile_frame, _compile_inner)"},
+    {DP_MARKER_COMPILE, "no function with a forward's compile id (_compile)"},
+    {DP_MARKER_ATTEMPT, "no function with the attempt (compile_frame, _compile_inner)"},
     {DP_MARKER_BACKWARD,
-     "no function that tells a backward's compile id (get_or_compile, _backward_impl)"},
+     "no function with a backward's compile id (get_or_compile, _backward_impl)"},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the torch of a process does not have of that by which compiles are told (docs/attribution.md):
+// What the torch of a process does not have of that by which compiles are told (docs/concepts/attribution.md):
 // another version, or something that only calls itself torch. What is only not there yet, because a
 // module is not imported or no compile was made, is not named.
 #pragma once

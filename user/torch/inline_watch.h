@@ -1,6 +1,6 @@
 // The user functions that Dynamo traces on one thread, by two hardware watchpoints on the function that
 // torch enters for each of them. A data watchpoint slows its thread's page faults and string
-// instructions while it is armed (docs/overhead.md), so they are armed from the begin of a compile, or
+// instructions while it is armed (docs/development/overhead.md), so they are armed from the begin of a compile, or
 // of another attempt, until Dynamo has traced the function.
 #pragma once
 

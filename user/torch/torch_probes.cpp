@@ -28,7 +28,7 @@ constexpr std::array kFunctions = {kEvalCustomCode, kRecordFunctionExit, kNodeAp
                                    kNodeOutputs,    kNodeRaises,         kNodeRaisesLater};
 enum { kEval, kExit, kApply, kOutputs, kRaises, kRaisesLater };
 
-// A run takes three probes, of 2 us each: this many are 0.1 % of a core (docs/overhead.md).
+// A run takes three probes, of 2 us each: this many are 0.1 % of a core (docs/development/overhead.md).
 constexpr std::uint32_t kMaxRunsPerSecond = 200;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 
@@ -121,8 +121,8 @@ void TorchProbes::give_up_clock(pid_t pid) {
   if (clock_.empty()) return;
   close_later(std::exchange(clock_, {}));
   add_problem(fmt::format(
-      "process {} calls time.time_ns more than {} times a second outside of torch.compile: to cost "
-      "it nothing, begin and end of compiles and phases come from samples from here on",
+      "process {} calls time.time_ns more than {} times a second outside of torch.compile: the "
+      "probe was removed, and begin and end of compiles and phases come from samples from now on",
       pid, DP_CLOCK_CALLS_PER_SECOND));
 }
 
@@ -172,8 +172,8 @@ void TorchProbes::count_run(std::uint64_t now_ns) {
   runs_given_up_ = true;
   close_later(std::exchange(runs_, {}));
   add_problem(
-      fmt::format("compiled regions run more than {} times a second: to cost the target nothing, "
-                  "their runs are recorded up to here only",
+      fmt::format("compiled regions run more than {} times a second: their probes were removed, "
+                  "and later runs are not recorded",
                   kMaxRunsPerSecond));
 }
 

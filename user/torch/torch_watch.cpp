@@ -295,11 +295,9 @@ void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event&
   if (++thread.hits > kMaxHitsPerSecond) {
     leave_inlined(process, tid, thread, 0, now_ns);
     thread.inlined.close();
-    return tell_once(
-        told_inline_,
-        fmt::format("Dynamo traces more than {} user functions a second: no longer counted one by "
-                    "one",
-                    kMaxHitsPerSecond));
+    return tell_once(told_inline_, fmt::format("Dynamo traces more than {} user functions a "
+                                               "second: they are no longer counted one by one",
+                                               kMaxHitsPerSecond));
   }
   SpanEdge edge;
   edge.time_ns = now_ns;

@@ -306,7 +306,7 @@ Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t 
 
 Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
   if (!kernel_tells_states())
-    return error("this kernel's sched_switch does not tell why a thread leaves the CPU");
+    return error("this kernel's sched_switch does not report why a thread leaves the CPU");
   if (kernel_keeps_delays()) {
     if (auto loaded = load_programs(kernel, threshold_ns, true)) return loaded;
   }
