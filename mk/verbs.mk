@@ -1,7 +1,7 @@
 # The verbs. "## text" after a verb is its line in `make help`.
 
 .PHONY: all setup demo check test-interpreters check-unit check-load check-runtime check-style check-format faults kernels matrix clean-matrix \
-        test-binaries unit fuzz fuzz-long fuzz-replays bench format tidy install clean distclean help
+        test-binaries unit fuzz fuzz-long fuzz-replays bench bench-cost format tidy install clean distclean help
 
 all: $(PROGRAM)  ## build build/dynprof-bpf
 	$(Q)scripts/own.sh $(ROOT_BUILD)
@@ -75,6 +75,9 @@ fuzz-long: $(LIBFUZZERS)  ## each libFuzzer target for ten minutes (FUZZ_SECONDS
 
 bench: all $(BENCHES) $(TARGET_PROGRAMS)  ## overhead and throughput, measured here
 	$(Q)scripts/bench.sh $(BUILD) $(VENV)
+
+bench-cost: all  ## what a recording costs the target, beside perf record -g, by the target's CPU clock (root)
+	$(Q)$(VENV)/bin/python tests/bench/bench_cost.py $(ARGS)
 
 format:  ## rewrite the sources with clang-format
 	$(Q)$(CLANG_FORMAT) -i $(FORMATTED)

@@ -10,18 +10,22 @@ before its window and leaves after it: the CPU that attaching costs the target i
 
 A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
 "busy N" is a program that touches nothing of the target and uses N % of a CPU: CPUs that share a core or caches slow
-each other, and a profiler has to use some CPU. The last column is the CPU the way itself used, in % of the window.
+each other, and a profiler has to use some CPU. The other columns: how often the target's main thread slept in a
+window (a profiler that reads its memory takes the lock of its memory map) and how often it was preempted, more than
+with nothing attached; and the CPU the way itself used, in % of the window.
 """
 
 import argparse
 import os
 import random
+import re
 import shutil
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -60,6 +64,12 @@ def attach(way, pid, folder, before):
     return run
 
 
+class Window(NamedTuple):
+    cpu_s: float
+    slept: int
+    preempted: int
+
+
 class Target:
     def __init__(self, backend, depth, work):
         self.process = support.spawn(
@@ -70,11 +80,18 @@ class Target:
         self.windows = 0
 
     def window(self):
-        """CPU seconds of the quickest: what a busy host adds is no cost of ours, and never negative."""
+        """A Window. CPU seconds of the quickest: what a busy host adds is no cost of ours, and never negative."""
+        before = self.switches()
         self.process.send(self.work)
         self.windows += 1
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
-        return min(float(word) for word in told[2].split())
+        slept, preempted = (after - then for then, after in zip(before, self.switches()))
+        return Window(min(float(word) for word in told[2].split()), slept, preempted)
+
+    def switches(self):
+        """Of the main thread: voluntary and other ones."""
+        text = Path(f"/proc/{self.process.pid}/status").read_text()
+        return [int(number) for number in re.findall(r"ctxt_switches:\s*(\d+)", text)]
 
 
 def cpu_seconds(run):
@@ -125,6 +142,8 @@ def main():
     target = Target(options.backend, options.depth, work)
     more = {way: [] for way in ways}
     own = {way: [] for way in ways}
+    slept = {way: [] for way in ways}
+    preempted = {way: [] for way in ways}
     bare = []
     try:
         target.process.send("compile 3")
@@ -136,21 +155,25 @@ def main():
                 for way in random.sample(ways, len(ways)):
                     during, used = measured(target, way, folder, options.before)
                     after = target.window()
-                    more[way].append((during / ((last + after) / 2) - 1) * 100)
+                    more[way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
                     own[way].append(used)
-                    bare.append(after)
+                    slept[way].append(during.slept - (last.slept + after.slept) / 2)
+                    preempted[way].append(during.preempted - (last.preempted + after.preempted) / 2)
+                    bare.append(after.cpu_s)
                     last = after
         target.process.send("end")
         target.process.wait()
     finally:
         target.process.kill()
-    one = "compile" if options.work == "compile" else "step"
+    one = "compile" if options.work == "compile" else "window of 100 steps"
     print(f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
           f"{options.rounds} rounds")
+    print(f"  {'':<40} {'more CPU':>8}    {'95 % confidence':<20} {'slept':>6} {'preempted':>9} {'own CPU':>8}")
     for way in ways:
         low, high = interval(more[way])
-        print(f"  {way:<40} {statistics.median(more[way]):+6.2f} %  ({low:+.2f} ... {high:+.2f})"
-              f"   {statistics.median(own[way]):5.1f} %", flush=True)
+        print(f"  {way:<40} {statistics.median(more[way]):+6.2f} %  {f'({low:+.2f} ... {high:+.2f})':<20} "
+              f"{statistics.median(slept[way]):6.0f} {statistics.median(preempted[way]):9.0f} "
+              f"{statistics.median(own[way]):6.1f} %", flush=True)
 
 
 main()
