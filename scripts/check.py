@@ -22,6 +22,9 @@ BUILD = ROOT / "build"
 RESULTS = BUILD / "check"
 VENV = ROOT / ".venv"
 STEP_TIMEOUT_S = 3600  # the runtime tests take most of it
+MAKE = ("make", "--no-print-directory")
+SHELL_FOLDERS = ("scripts", "packaging", "tests/gpu")
+TIDY_SECONDS = 240
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
 SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -105,7 +108,7 @@ def run(name, argv, env=None, show=False):
 
 def tool(name, argv, env=None):
     """One check that is a program: 0 passed, 77 skipped with its last line as the reason, else failed.
-    A closing line `N passed, N failed` of its own is believed."""
+    A closing line `N passed, N failed` of its own is believed, and so are lines `skipped: NAME: REASON`."""
     count = Count()
     status, output = run(name, argv, env)
     lines = output.strip().splitlines()
@@ -113,6 +116,8 @@ def tool(name, argv, env=None):
     if closing:
         count.passed, count.failed, count.skipped = (int(n or 0) for n in closing.groups())
         count.failures += [f"{name} (build/check/{name}.log)"] * count.failed
+        said = (line.removeprefix("skipped: ").partition(": ") for line in lines if line.startswith("skipped: "))
+        count.skips += [(f"{name}: {what}", why) for what, _, why in said]
         if status != 0 and count.failed == 0:
             count.fail(f"{name}: exit status {status}")
     elif status == 0:
@@ -148,14 +153,31 @@ def with_report(name, argv, report, env=None, show=False, nothing_run=None):
 # ---- the steps -----------------------------------------------------------------------------------
 
 
+def installed_tool(name, argv):
+    """A program that this machine may lack: then skipped, which fails with CI=true."""
+    if shutil.which(argv[0]):
+        return tool(name, argv)
+    count = Count()
+    if os.environ.get("CI") == "true":
+        count.fail(f"{name}: {argv[0]} is not installed")
+    else:
+        count.skipped = 1
+        count.skips.append((name, f"{argv[0]} is not installed: make setup"))
+    return count
+
+
 def step_style():
     count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
     count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
-    scripts = [*sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "packaging").glob("*.sh")]), ROOT / ".ci" / "run"]
-    count.add(tool("shell-syntax", ["bash", "-c", 'for f; do bash -n "$f" || exit 1; done', "_", *scripts]))
-    if shutil.which("shellcheck"):
-        count.add(tool("shellcheck", ["shellcheck", *scripts]))
+    scripts = sorted(path for folder in SHELL_FOLDERS for path in (ROOT / folder).glob("*.sh"))
+    count.add(installed_tool("shellcheck", ["shellcheck", *scripts, ".ci/run"]))
+    count.add(installed_tool("ruff", [VENV / "bin" / "ruff", "check", "--no-cache", "."]))
+    count.add(tool("clang-format", [*MAKE, "check-format"]))
     return count
+
+
+def step_tidy():
+    return tool("clang-tidy", [*MAKE, "tidy", f"ARGS=--seconds {TIDY_SECONDS}"])
 
 
 def unit(name, build, shards=1):
@@ -229,6 +251,7 @@ def step_runtime():
 
 STEPS = {
     "style": step_style,
+    "tidy": step_tidy,
     "unit": step_unit,
     "unit-san": step_unit_san,
     "fuzz": step_fuzz,

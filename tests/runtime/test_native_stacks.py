@@ -110,12 +110,12 @@ def judge(entry, sample, dump):
     native = [frame for frame in frames[1:] if frame.kind == samples.NATIVE_FRAME]
     true_native = [
         (object_, offset)
-        for (object_, offset), loop in zip(entry["native"], entry["in_eval_loop"])
+        for (object_, offset), loop in zip(entry["native"], entry["in_eval_loop"], strict=True)
         if not loop
     ]
     if len(native) != len(true_native):
         return f"{len(native)} native frames, not {len(true_native)}"
-    for frame, (object_, offset) in zip(native, true_native):
+    for frame, (object_, offset) in zip(native, true_native, strict=True):
         # What a signal interrupted is at its instruction, not behind a call.
         if frame.file != object_ or frame.offset not in (offset, offset + 1):
             return "wrong native frame"
@@ -141,12 +141,13 @@ def test_merged_stacks_are_exact(recorded, record_property):
         frames = recorded.dump.whole_stack(sample.stack)
         text += f"\n  {phase}, {verdict}:\n    seen {own_names(frames)}\n    true {entry['merged']}"
         text += f"\n    seen {[(f.file, hex(f.offset), f.function) for f in frames if f.kind == 1][:24]}"
-        text += f"\n    true {[(o, hex(at), l) for (o, at), l in zip(entry['native'], entry['in_eval_loop'])][:24]}"
+        native = zip(entry["native"], entry["in_eval_loop"], strict=True)
+        text += f"\n    true {[(o, hex(at), l) for (o, at), l in native][:24]}"
     expected = sum(entry["cpu_ns"] for entry in recorded.truth) * HERTZ / 1e9
     assert sum(total.values()) >= 0.9 * expected
     assert total["exact"] >= EXACT * sum(total.values()), text
     # Each kind of frame by itself, too: none hides behind the others' numbers.
-    for phase, counter in verdicts.items():
+    for counter in verdicts.values():
         assert counter["exact"] >= 0.9 * sum(counter.values()), text
     assert recorded.dump.counter("ring_full") == 0
 
