@@ -65,6 +65,14 @@ LDLIBS_ALL := -lbpf -ldw -lelf -lz -lzstd -lfmt $(LDLIBS)
 # The program's own sources stand -Wconversion; gtest's and benchmark's macros do not.
 STRICT := -Wconversion
 
+# Precompiled headers (mk/rules.mk): clang++ has a format of its own for them.
+PCH ?= $(if $(findstring clang,$(CXX)),0,1)
+pch = $(if $(filter 1,$(PCH)),$(BUILD)/pch/$(1).h.gch)
+with_pch = $(if $(filter 1,$(PCH)),-fpch-preprocess -include $(BUILD)/pch/$(1).h)
+# ccache takes a precompiled header for what its .sum file says: equal in every checkout, unlike its contents.
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+export CCACHE_PCH_EXTSUM ?= 1
+
 ifeq ($(PACKAGE),1)
 # {fmt} is compiled in: each Debian has its libfmt under another name, and none has one to link statically.
 CPPFLAGS_ALL += -DFMT_HEADER_ONLY
