@@ -56,8 +56,9 @@ $(BUILD)/pch/program.h.gch: PCH_FLAGS := $(STRICT)
 $(BUILD)/pch/unit.h.gch: PCH_FLAGS := -O0
 $(BUILD)/pch/%.h.gch: $(BUILD)/pch/%.h
 	$(call say,PCH,$@)
-	$(Q)$(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(PCH_FLAGS) -MMD -MP -MT $@ -MF $@.d -x c++-header -c $< -o $@
-	$(Q)printf '%s\n' '$(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(PCH_FLAGS)' | cat - $< | sha256sum > $@.sum
+	$(Q)$(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(PCH_FLAGS) -MD -MP -MT $@ -MF $@.d -x c++-header -c $< -o $@
+	$(Q){ echo '$(CXX) $(CXXFLAGS_ALL) $(PCH_FLAGS)'; $(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(PCH_FLAGS) -x c++-header -E $<; } | \
+	 sha256sum > $@.sum
 
 define link_cxx
 	$(call say,LINK,$@)
