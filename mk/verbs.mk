@@ -24,7 +24,7 @@ demo: setup  ## train a small model, attach to it by pid, print the report
 check: setup test-interpreters  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
 	$(Q)$(MAKE) --no-print-directory all test-binaries
 	$(Q)$(MAKE) --no-print-directory SAN=1 unit fuzz-replays
-	$(Q)scripts/check.py style tidy unit unit-san fuzz load runtime
+	$(Q)scripts/check.py --beside reading,unit-san,fuzz,tidy style unit load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
 
 # CPythons newer than Debian 12 has, where they can be had.
@@ -41,7 +41,7 @@ check-load: all $(TOOLS)  ## load every BPF program; instruction counts against 
 	$(Q)scripts/check.py load
 
 check-runtime: all test-binaries $(VENV_STAMP)  ## real processes (root); PYTEST="-k stacks -x" narrows it
-	$(Q)scripts/check.py runtime
+	$(Q)scripts/check.py runtime reading
 
 # Awkward targets, injected faults, hostile targets: hours. A short form is in `make check`.
 faults: setup  ## faults and hostile targets, the long form (root); ARGS="hostile --seconds 600" narrows it

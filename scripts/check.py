@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the named steps of `make check`, one after the other, and sums up what they counted.
+"""Runs the named steps of `make check` and sums up what they counted.
 
-Every step runs even where an earlier one failed. The last line is `N passed, N failed` (with
-`, N skipped` where there were); exit status 0 only if something passed and nothing failed.
+    check.py [--beside STEP,...] STEP ...
+
+One step comes after the other; those of --beside run at the same time, at low priority. Every step runs even where an
+earlier one failed. The last line is `N passed, N failed` (with `, N skipped` where there were); exit status 0 only if
+something passed and nothing failed.
 """
 
+import argparse
+import dataclasses
+import json
 import os
 import re
 import shutil
@@ -24,7 +30,12 @@ VENV = ROOT / ".venv"
 STEP_TIMEOUT_S = 3600  # the runtime tests take most of it
 MAKE = ("make", "--no-print-directory")
 SHELL_FOLDERS = ("scripts", "packaging", "tests/gpu")
-TIDY_SECONDS = 240
+TIDY_SECONDS = 300  # of new work; it runs beside other steps
+# Tests that load no BPF program and measure no time: they may run beside those that do.
+READING = (
+    "tests/compat",
+    *(f"tests/runtime/test_{name}.py" for name in ("compiles", "dump", "generated", "target", "values")),
+)
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
 SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -240,13 +251,22 @@ def step_load():
     return tool("bpf-load", [binary, "tests/bpf/budget.txt"])
 
 
-def step_runtime():
-    report = RESULTS / "pytest.xml"
-    folders = [f for f in ("tests/compat", "tests/runtime") if list((ROOT / f).glob("test_*.py"))]
+def pytest(name, *arguments):
+    report = RESULTS / f"{name}.xml"
+    chosen = os.environ.get("PYTEST", "").split()
     argv = [VENV / "bin" / "python", "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider",
-            "--durations=10", f"--junitxml={report}", *os.environ.get("PYTEST", "").split(), *folders]
+            "--durations=20", f"--junitxml={report}", *chosen, *arguments]
     env = {"PYTHONDONTWRITEBYTECODE": "1"}
-    return with_report("pytest", argv, report, env, show=True)
+    # What PYTEST chooses may be in one of the two steps alone.
+    return with_report(name, argv, report, env, show=True, nothing_run=5 if chosen else None)
+
+
+def step_reading():
+    return pytest("pytest-reading", *READING)
+
+
+def step_runtime():
+    return pytest("pytest", "tests/runtime", *(f"--ignore={path}" for path in READING))
 
 
 STEPS = {
@@ -256,19 +276,59 @@ STEPS = {
     "unit-san": step_unit_san,
     "fuzz": step_fuzz,
     "load": step_load,
+    "reading": step_reading,
     "runtime": step_runtime,
 }
 
 
-def main():
-    RESULTS.mkdir(parents=True, exist_ok=True)
+def run_steps(names):
     total = Count()
-    for name in sys.argv[1:]:
+    for name in names:
         began = time.monotonic()
         print(f"== {name}", flush=True)
         count = STEPS[name]()
         total.add(count)
-        print(f"   {count} in {time.monotonic() - began:.1f} s", flush=True)
+        print(f"   {name}: {count} in {time.monotonic() - began:.1f} s", flush=True)
+    return total
+
+
+class Beside:
+    """A process of its own for the steps that run beside the others; its output comes when all are done."""
+
+    def __init__(self, names):
+        self._log, self._result = RESULTS / "beside.log", RESULTS / "beside.json"
+        self._result.unlink(missing_ok=True)
+        argv = ["nice", "-n", "15", sys.executable, __file__, "--result", self._result, *names]
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        print(f"beside the other steps: {', '.join(names)} (build/check/beside.log)", flush=True)
+
+    def wait(self):
+        self._process.wait()
+        print(self._log.read_text(errors="replace"), end="", flush=True)
+        try:
+            return Count(**json.loads(self._result.read_text()))
+        except (OSError, ValueError):
+            count = Count()
+            count.fail(f"beside: exit status {self._process.returncode}, no result file")
+            return count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--beside", default="", help="steps to run at the same time, separated by commas")
+    parser.add_argument("--result", type=Path, help="also write the counts to this file, as JSON")
+    parser.add_argument("steps", nargs="+", choices=STEPS)
+    options = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    names = [name for name in options.beside.split(",") if name]
+    beside = Beside(names) if names else None
+    total = run_steps(options.steps)
+    if beside:
+        total.add(beside.wait())
+    if options.result:
+        options.result.write_text(json.dumps(dataclasses.asdict(total)))  # who started this sums up
+        return 0
     for name, reason in total.skips:
         print(f"skipped: {name}: {reason}")
     for name in total.failures:
