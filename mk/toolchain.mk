@@ -52,6 +52,8 @@ BPF_CFLAGS := -target bpf -mcpu=v3 -D__TARGET_ARCH_$(BPF_ARCH) -std=gnu11 -O2 -g
               -Wall -Wextra -Werror -I. -idirafter /usr/include/$(MULTIARCH)
 
 WARNINGS := -Wall -Wextra -Werror -Wshadow
+# bpftool writes C's name of bool into the skeletons: g++ takes it in C++, clang does not.
+CLANG_CPPFLAGS := -D_Bool=bool
 ifeq ($(findstring clang,$(CXX)),)
 # g++ 12 sees overlapping copies in inlined std::string concatenation that are not there (GCC
 # bug 105651).
@@ -69,7 +71,7 @@ with_pch = $(if $(filter 1,$(PCH)),-fpch-preprocess -include $(BUILD)/pch/$(1).h
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 export CCACHE_PCH_EXTSUM ?= 1
 
-CPPFLAGS_ALL := -I. -I$(GEN) $(CPPFLAGS)
+CPPFLAGS_ALL := -I. -I$(GEN) $(if $(findstring clang,$(CXX)),$(CLANG_CPPFLAGS)) $(CPPFLAGS)
 CXXFLAGS_ALL := -std=c++20 -g -fno-omit-frame-pointer $(WARNINGS) $(PCH_WARNINGS) $(CXXFLAGS)
 CFLAGS_ALL := -std=gnu11 -g -fno-omit-frame-pointer -Wall -Wextra -Werror $(CFLAGS)
 LDFLAGS_ALL := -pthread $(LDFLAGS)

@@ -85,7 +85,7 @@ format:  ## rewrite the sources with clang-format, sort the imports of the Pytho
 
 # What passed before and did not change since is not checked again: scripts/tidy.py.
 tidy: $(GENERATED)  ## clang-tidy over symbolizer/, user/ and cupti/; ARGS="--no-cache" checks all anew
-	$(Q)scripts/tidy.py --program $(CLANG_TIDY) $(ARGS) -- $(CPPFLAGS_ALL) -std=c++20
+	$(Q)scripts/tidy.py --program $(CLANG_TIDY) $(ARGS) -- -std=c++20 $(CPPFLAGS_ALL) $(CLANG_CPPFLAGS)
 
 install: all $(BUILD)/dynprof-bpf.1  ## PREFIX (/usr/local) and DESTDIR are honoured
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/dynprof-bpf
