@@ -86,7 +86,7 @@ class Target:
         self.process.send(self.work)
         self.windows += 1
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
-        slept, preempted = (after - then for then, after in zip(before, self.switches()))
+        slept, preempted = (after - then for then, after in zip(before, self.switches(), strict=True))
         return Window(min(float(word) for word in told[2].split()), slept, preempted)
 
     def switches(self):
