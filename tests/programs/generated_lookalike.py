@@ -15,6 +15,7 @@ import functools
 import gc
 import json
 import sys
+import threading  # noqa: F401 (for the lines that it executes)
 import time
 import types
 import weakref
