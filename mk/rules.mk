@@ -45,8 +45,8 @@ $(BUILD)/obj/tests/%.o: tests/%.cpp $(call pch,program) | $(GENERATED)
 $(BUILD)/obj/fuzzing/%.o: %.cpp $(call pch,program) | $(GENERATED)
 	$(call compile_cxx,program,-DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
 
-# What is read from mk/pch/NAME.h is parsed once and then loaded by every file (g++ alone; PCH=0 does without).
-# Files still include what they use: clang-tidy and clang++ see them without it.
+# With PCH=1 what mk/pch/NAME.h includes is parsed once and then loaded by every file. Files still include what they use:
+# other builds and clang-tidy see them without it.
 $(BUILD)/pch/%.h: mk/pch/%.h
 	@mkdir -p $(@D)
 	@cp $< $@

@@ -59,17 +59,17 @@ ifeq ($(findstring clang,$(CXX)),)
 # bug 105651).
 WARNINGS += -Wno-restrict
 endif
-# Precompiled headers (mk/rules.mk); clang++ has a format of its own for them. Packages are built without, and so with
-# three warnings that g++ 12 otherwise gives for good code: std::string's inlined copies again.
-PCH ?= $(if $(findstring clang,$(CXX))$(filter 1,$(PACKAGE)),0,1)
+# PCH=1: precompiled headers (mk/rules.mk), g++ alone: clang++ has a format of its own for them. They change what g++ 12
+# inlines, and it then gives three more warnings for good code: std::string's inlined copies again.
+PCH ?= 0
 ifeq ($(PCH),1)
 PCH_WARNINGS := -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
-endif
-pch = $(if $(filter 1,$(PCH)),$(BUILD)/pch/$(1).h.gch)
-with_pch = $(if $(filter 1,$(PCH)),-fpch-preprocess -include $(BUILD)/pch/$(1).h)
 # ccache takes a precompiled header for what its .sum file says: equal in every checkout, unlike its contents.
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 export CCACHE_PCH_EXTSUM ?= 1
+endif
+pch = $(if $(filter 1,$(PCH)),$(BUILD)/pch/$(1).h.gch)
+with_pch = $(if $(filter 1,$(PCH)),-fpch-preprocess -include $(BUILD)/pch/$(1).h)
 
 CPPFLAGS_ALL := -I. -I$(GEN) $(if $(findstring clang,$(CXX)),$(CLANG_CPPFLAGS)) $(CPPFLAGS)
 CXXFLAGS_ALL := -std=c++20 -g -fno-omit-frame-pointer $(WARNINGS) $(PCH_WARNINGS) $(CXXFLAGS)
