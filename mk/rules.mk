@@ -21,28 +21,44 @@ $(GEN)/version.h: FORCE
 	 echo '#define DYNPROF_VERSION "$(VERSION)"' > $@
 
 # ---- C++ -----------------------------------------------------------------------------------------
+# $(1): the precompiled header, $(2): more flags
 define compile_cxx
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CCACHE) $(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(1) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(2) $(call with_pch,$(1)) -MMD -MP -c $< -o $@
 endef
 
 # Only user/ and the tests see the generated headers; symbolizer/ builds without any BPF tool.
-$(BUILD)/obj/symbolizer/%.o: symbolizer/%.cpp
-	$(call compile_cxx,$(STRICT))
+$(BUILD)/obj/symbolizer/%.o: symbolizer/%.cpp $(call pch,program)
+	$(call compile_cxx,program,$(STRICT))
 
-$(BUILD)/obj/user/%.o: user/%.cpp | $(GENERATED)
-	$(call compile_cxx,$(STRICT))
+$(BUILD)/obj/user/%.o: user/%.cpp $(call pch,program) | $(GENERATED)
+	$(call compile_cxx,program,$(STRICT))
 
 # Not optimized: that halves the time a gtest file takes to compile.
-$(BUILD)/obj/tests/unit/%.o: tests/unit/%.cpp | $(GENERATED)
-	$(call compile_cxx,-O0)
+$(BUILD)/obj/tests/unit/%.o: tests/unit/%.cpp $(call pch,unit) | $(GENERATED)
+	$(call compile_cxx,unit,-O0)
 
-$(BUILD)/obj/tests/%.o: tests/%.cpp | $(GENERATED)
-	$(call compile_cxx,)
+$(BUILD)/obj/tests/%.o: tests/%.cpp $(call pch,program) | $(GENERATED)
+	$(call compile_cxx,program,)
 
-$(BUILD)/obj/fuzzing/%.o: %.cpp | $(GENERATED)
-	$(call compile_cxx,-DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
+$(BUILD)/obj/fuzzing/%.o: %.cpp $(call pch,program) | $(GENERATED)
+	$(call compile_cxx,program,-DFUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
+
+# With PCH=1 what mk/pch/NAME.h includes is parsed once and then loaded by every file. Files still include what they use:
+# other builds and clang-tidy see them without it.
+$(BUILD)/pch/%.h: mk/pch/%.h
+	@mkdir -p $(@D)
+	@cp $< $@
+
+.PRECIOUS: $(BUILD)/pch/%.h
+$(BUILD)/pch/program.h.gch: PCH_FLAGS := $(STRICT)
+$(BUILD)/pch/unit.h.gch: PCH_FLAGS := -O0
+$(BUILD)/pch/%.h.gch: $(BUILD)/pch/%.h
+	$(call say,PCH,$@)
+	$(Q)$(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(PCH_FLAGS) -MD -MP -MT $@ -MF $@.d -x c++-header -c $< -o $@
+	$(Q){ echo '$(CXX) $(CXXFLAGS_ALL) $(PCH_FLAGS)'; $(CXX) $(CPPFLAGS_ALL) $(CXXFLAGS_ALL) $(PCH_FLAGS) -x c++-header -E $<; } | \
+	 sha256sum > $@.sum
 
 define link_cxx
 	$(call say,LINK,$@)

@@ -24,14 +24,14 @@ demo: setup  ## train a small model, attach to it by pid, print the report
 check: setup test-interpreters  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
 	$(Q)$(MAKE) --no-print-directory all test-binaries
 	$(Q)$(MAKE) --no-print-directory SAN=1 unit fuzz-replays
-	$(Q)scripts/check.py style unit unit-san fuzz load runtime
+	$(Q)scripts/check.py --beside reading,unit-san,fuzz,tidy style unit load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
 
 # CPythons newer than Debian 12 has, where they can be had.
 test-interpreters: setup
 	$(Q)scripts/interpreters.sh 3.14 3.15
 
-check-style:  ## include edges, file sizes, documentation links, shell scripts
+check-style:  ## include edges, file sizes, documentation links, shellcheck, ruff, clang-format
 	$(Q)scripts/check.py style
 
 check-unit: unit  ## unit tests (no root); with SAN=1 the sanitized ones
@@ -41,7 +41,7 @@ check-load: all $(TOOLS)  ## load every BPF program; instruction counts against 
 	$(Q)scripts/check.py load
 
 check-runtime: all test-binaries $(VENV_STAMP)  ## real processes (root); PYTEST="-k stacks -x" narrows it
-	$(Q)scripts/check.py runtime
+	$(Q)scripts/check.py runtime reading
 
 # Awkward targets, injected faults, hostile targets: hours. A short form is in `make check`.
 faults: setup  ## faults and hostile targets, the long form (root); ARGS="hostile --seconds 600" narrows it
@@ -79,17 +79,13 @@ bench: all $(BENCHES) $(TARGET_PROGRAMS)  ## overhead and throughput, measured h
 bench-cost: all  ## what a recording costs the target, beside perf record -g, by the target's CPU clock (root)
 	$(Q)$(VENV)/bin/python tests/bench/bench_cost.py $(ARGS)
 
-format:  ## rewrite the sources with clang-format
+format:  ## rewrite the sources with clang-format, sort the imports of the Python files with ruff
 	$(Q)$(CLANG_FORMAT) -i $(FORMATTED)
+	$(Q)if [ -x $(VENV)/bin/ruff ]; then $(VENV)/bin/ruff check --no-cache --select I --fix -q .; fi
 
-TIDY_STAMPS := $(patsubst %.cpp,$(ROOT_BUILD)/tidy/%.ok,$(SYMBOLIZER_SOURCES) $(USER_SOURCES) user/main.cpp)
-$(ROOT_BUILD)/tidy/%.ok: %.cpp .clang-tidy | $(GENERATED)
-	$(call say,TIDY,$<)
-	@mkdir -p $(@D)
-	$(Q)$(CLANG_TIDY) --quiet $< -- $(CPPFLAGS_ALL) -std=c++20 2>/dev/null
-	@touch $@
-
-tidy: $(TIDY_STAMPS)  ## clang-tidy over symbolizer/ and user/
+# What passed before and did not change since is not checked again: scripts/tidy.py.
+tidy: $(GENERATED)  ## clang-tidy over symbolizer/, user/ and cupti/; ARGS="--no-cache" checks all anew
+	$(Q)scripts/tidy.py --program $(CLANG_TIDY) $(ARGS) -- -std=c++20 $(CPPFLAGS_ALL) $(CLANG_CPPFLAGS)
 
 reference: all  ## rewrite the generated pages of docs/reference
 	$(Q)packaging/reference.py $(PROGRAM)

@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the named steps of `make check`, one after the other, and sums up what they counted.
+"""Runs the named steps of `make check` and sums up what they counted.
 
-Every step runs even where an earlier one failed. The last line is `N passed, N failed` (with
-`, N skipped` where there were); exit status 0 only if something passed and nothing failed.
+    check.py [--beside STEP,...] STEP ...
+
+One step comes after the other; those of --beside run at the same time, at low priority. Every step runs even where an
+earlier one failed. The last line is `N passed, N failed` (with `, N skipped` where there were); exit status 0 only if
+something passed and nothing failed.
 """
 
+import argparse
+import dataclasses
+import json
 import os
 import re
 import shutil
@@ -22,6 +28,15 @@ BUILD = ROOT / "build"
 RESULTS = BUILD / "check"
 VENV = ROOT / ".venv"
 STEP_TIMEOUT_S = 3600  # the runtime tests take most of it
+MAKE = ("make", "--no-print-directory")
+SHELL_FOLDERS = ("scripts", "packaging", "tests/gpu")
+TIDY_WITHOUT = "-clang-analyzer-*,-bugprone-unchecked-optional-access"
+TIDY_SECONDS = 300  # of new work; it runs beside other steps
+# Tests that load no BPF program and measure no time: they may run beside those that do.
+READING = (
+    "tests/compat",
+    *(f"tests/runtime/test_{name}.py" for name in ("compiles", "dump", "generated", "target", "values")),
+)
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
 SANITIZER_ENV = {"ASAN_OPTIONS": "detect_leaks=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
@@ -105,7 +120,7 @@ def run(name, argv, env=None, show=False):
 
 def tool(name, argv, env=None):
     """One check that is a program: 0 passed, 77 skipped with its last line as the reason, else failed.
-    A closing line `N passed, N failed` of its own is believed."""
+    A closing line `N passed, N failed` of its own is believed, and so are lines `skipped: NAME: REASON`."""
     count = Count()
     status, output = run(name, argv, env)
     lines = output.strip().splitlines()
@@ -113,6 +128,8 @@ def tool(name, argv, env=None):
     if closing:
         count.passed, count.failed, count.skipped = (int(n or 0) for n in closing.groups())
         count.failures += [f"{name} (build/check/{name}.log)"] * count.failed
+        said = (line.removeprefix("skipped: ").partition(": ") for line in lines if line.startswith("skipped: "))
+        count.skips += [(f"{name}: {what}", why) for what, _, why in said]
         if status != 0 and count.failed == 0:
             count.fail(f"{name}: exit status {status}")
     elif status == 0:
@@ -148,15 +165,33 @@ def with_report(name, argv, report, env=None, show=False, nothing_run=None):
 # ---- the steps -----------------------------------------------------------------------------------
 
 
+def installed_tool(name, argv):
+    """A program that this machine may lack: then skipped, which fails with CI=true."""
+    if shutil.which(argv[0]):
+        return tool(name, argv)
+    count = Count()
+    if os.environ.get("CI") == "true":
+        count.fail(f"{name}: {argv[0]} is not installed")
+    else:
+        count.skipped = 1
+        count.skips.append((name, f"{argv[0]} is not installed: make setup"))
+    return count
+
+
 def step_style():
     count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
     count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
     count.add(tool("doc-links", [sys.executable, "tests/check_links.py"]))
-    scripts = [*sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "packaging").glob("*.sh")]), ROOT / ".ci" / "run"]
-    count.add(tool("shell-syntax", ["bash", "-c", 'for f; do bash -n "$f" || exit 1; done', "_", *scripts]))
-    if shutil.which("shellcheck"):
-        count.add(tool("shellcheck", ["shellcheck", *scripts]))
+    scripts = sorted(path for folder in SHELL_FOLDERS for path in (ROOT / folder).glob("*.sh"))
+    count.add(installed_tool("shellcheck", ["shellcheck", *scripts, ".ci/run"]))
+    count.add(installed_tool("ruff", [VENV / "bin" / "ruff", "check", "--no-cache", "."]))
+    count.add(tool("clang-format", [*MAKE, "check-format"]))
     return count
+
+
+def step_tidy():
+    """Without the checks that follow all paths through each function: they take two thirds of the time."""
+    return tool("clang-tidy", [*MAKE, "tidy", f"ARGS=--seconds {TIDY_SECONDS} --checks={TIDY_WITHOUT}"])
 
 
 def unit(name, build, shards=1):
@@ -219,34 +254,84 @@ def step_load():
     return tool("bpf-load", [binary, "tests/bpf/budget.txt"])
 
 
-def step_runtime():
-    report = RESULTS / "pytest.xml"
-    folders = [f for f in ("tests/compat", "tests/runtime") if list((ROOT / f).glob("test_*.py"))]
+def pytest(name, *arguments):
+    report = RESULTS / f"{name}.xml"
+    chosen = os.environ.get("PYTEST", "").split()
     argv = [VENV / "bin" / "python", "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider",
-            "--durations=10", f"--junitxml={report}", *os.environ.get("PYTEST", "").split(), *folders]
+            "--durations=20", f"--junitxml={report}", *chosen, *arguments]
     env = {"PYTHONDONTWRITEBYTECODE": "1"}
-    return with_report("pytest", argv, report, env, show=True)
+    # What PYTEST chooses may be in one of the two steps alone.
+    return with_report(name, argv, report, env, show=True, nothing_run=5 if chosen else None)
+
+
+def step_reading():
+    return pytest("pytest-reading", *READING)
+
+
+def step_runtime():
+    return pytest("pytest", "tests/runtime", *(f"--ignore={path}" for path in READING))
 
 
 STEPS = {
     "style": step_style,
+    "tidy": step_tidy,
     "unit": step_unit,
     "unit-san": step_unit_san,
     "fuzz": step_fuzz,
     "load": step_load,
+    "reading": step_reading,
     "runtime": step_runtime,
 }
 
 
-def main():
-    RESULTS.mkdir(parents=True, exist_ok=True)
+def run_steps(names):
     total = Count()
-    for name in sys.argv[1:]:
+    for name in names:
         began = time.monotonic()
         print(f"== {name}", flush=True)
         count = STEPS[name]()
         total.add(count)
-        print(f"   {count} in {time.monotonic() - began:.1f} s", flush=True)
+        print(f"   {name}: {count} in {time.monotonic() - began:.1f} s", flush=True)
+    return total
+
+
+class Beside:
+    """A process of its own for the steps that run beside the others; its output comes when all are done."""
+
+    def __init__(self, names):
+        self._log, self._result = RESULTS / "beside.log", RESULTS / "beside.json"
+        self._result.unlink(missing_ok=True)
+        argv = ["nice", "-n", "15", sys.executable, __file__, "--result", self._result, *names]
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        print(f"beside the other steps: {', '.join(names)} (build/check/beside.log)", flush=True)
+
+    def wait(self):
+        self._process.wait()
+        print(self._log.read_text(errors="replace"), end="", flush=True)
+        try:
+            return Count(**json.loads(self._result.read_text()))
+        except (OSError, ValueError):
+            count = Count()
+            count.fail(f"beside: exit status {self._process.returncode}, no result file")
+            return count
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--beside", default="", help="steps to run at the same time, separated by commas")
+    parser.add_argument("--result", type=Path, help="also write the counts to this file, as JSON")
+    parser.add_argument("steps", nargs="+", choices=STEPS)
+    options = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    names = [name for name in options.beside.split(",") if name]
+    beside = Beside(names) if names else None
+    total = run_steps(options.steps)
+    if beside:
+        total.add(beside.wait())
+    if options.result:
+        options.result.write_text(json.dumps(dataclasses.asdict(total)))  # who started this sums up
+        return 0
     for name, reason in total.skips:
         print(f"skipped: {name}: {reason}")
     for name in total.failures:

@@ -15,6 +15,7 @@ mkdir -p demo-output
 cache=$(mktemp -d "${TMPDIR:-/tmp}/dynprof-demo-XXXXXX")
 trainer=
 
+# shellcheck disable=SC2317  # the trap calls it
 finish() {
   if [[ -n ${trainer} ]]; then
     kill "${trainer}" 2>/dev/null || true

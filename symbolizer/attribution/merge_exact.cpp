@@ -155,7 +155,7 @@ class Merge {
     const Seen& seen = facts_[index];
     const Compile* source = seen.source == kNoCompile ? nullptr : &compiles_[seen.source];
     Compile compile;
-    compile.id = is_valid(exact.id) ? exact.id : *seen.id;
+    compile.id = is_valid(exact.id) ? exact.id : seen.id.value_or(exact.id);
     bool by_frames = !exact.attempt_told && source != nullptr;
     compile.attempt = by_frames ? source->attempt : exact.attempt;
     compile.kind = exact.kind ? *exact.kind : seen.kind.value_or(CompileKind::kExport);

@@ -76,7 +76,7 @@ Decision CompileTracker::add(const Sample& sample, const StackPhase& stack) {
   thread.seen = true;
   thread.last_context = sample.context;
   thread.repeatable = sample.flags == 0 && reading.lasting && !hidden && !reading.unknown &&
-                      static_cast<std::size_t>(reading.inner + 1) == thread.open.size();
+                      static_cast<std::size_t>(reading.inner) + 1 == thread.open.size();
 
   Decision decision;
   if (reading.unknown || hidden) {

@@ -9,9 +9,9 @@
 namespace dynprof {
 
 Result<std::unique_ptr<OutputFile>> OutputFile::create(int directory, const std::string& name,
-                                                       std::string shown) {
+                                                       const std::string& shown) {
   std::unique_ptr<OutputFile> file(new OutputFile);
-  file->shown_ = shown.empty() ? name : std::move(shown);
+  file->shown_ = shown.empty() ? name : shown;
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
   file->fd_.reset(::openat(directory, name.c_str(), flags, 0600));
   if (!file->fd_) {

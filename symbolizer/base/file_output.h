@@ -30,7 +30,7 @@ class OutputFile final : public ByteSink {
   // A new file, mode 0600. `directory` is an open directory or AT_FDCWD, `name` relative to it; the
   // directory must stay open until finish(). `shown` is the path in messages.
   static Result<std::unique_ptr<OutputFile>> create(int directory, const std::string& name,
-                                                    std::string shown = {});
+                                                    const std::string& shown = {});
   static Result<std::unique_ptr<OutputFile>> create(const std::string& path);
   // Something already open that is not ours to remove, as stdout. Takes the descriptor.
   static std::unique_ptr<OutputFile> adopt(UniqueFd fd, std::string shown);

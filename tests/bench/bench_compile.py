@@ -4,10 +4,10 @@
 
 Each round starts a new process per way, in turn, and lets it compile the same training step once:
 nothing (bare), dynprof-bpf attached at 99 and 999 Hz with every exact source on, perf record -g attached likewise,
-TORCH_COMPILE_CPROFILE, TORCH_TRACE, torch.profiler. The table has the median of the ratios to the bare run of the same round,
-their quartiles, and the same for a second bare run (the noise); of its CPU time, and of the wall time from
-begin to end. What the kernel counts of our programs meanwhile is told apart (kernel.bpf_stats_enabled, in runs
-of their own): all runs on the whole machine, the bound of what of the compile's time they can be. Then the
+TORCH_COMPILE_CPROFILE, TORCH_TRACE, torch.profiler. The table has the median of the ratios to the bare run of
+the same round, their quartiles, and the same for a second bare run (the noise); of its CPU time, and of the wall
+time from begin to end. What the kernel counts of our programs meanwhile is told apart (kernel.bpf_stats_enabled, in
+runs of their own): all runs on the whole machine, the bound of what of the compile's time they can be. Then the
 steady step: how much CPU a compiled step takes with and without dynprof-bpf, windows in turn in one process.
 
 --before: another dynprof-bpf, of a tree before a change, as a way of its own.
@@ -139,7 +139,7 @@ def cold(rounds, backend, only):
     for way in ways[1:]:
         cells = []
         for i in (0, 1):
-            ratios = [(a[i] / b[i] - 1) * 100 for a, b in zip(found[way], found["bare"])]
+            ratios = [(a[i] / b[i] - 1) * 100 for a, b in zip(found[way], found["bare"], strict=True)]
             cells.append("%+.1f %% (%+.1f ... %+.1f)" % quartiles(ratios))
         print("  %-34s %-30s %s" % (way, *cells))
     for way in ways:
@@ -203,7 +203,7 @@ def steady(rounds, backend):
                 slower["before 99 Hz"] = []
             if shutil.which("perf"):
                 slower["perf record -g 99 Hz"] = []
-            for number in range(rounds):
+            for _ in range(rounds):
                 for way in slower:
                     before = rate()
                     run = recorder_of(way, target.pid, 99, Path(tempfile.mkdtemp(dir=folder)))

@@ -3,10 +3,11 @@
     bench_cost.py [--work compile|steady] [--backend aot_eager] [--rounds N] [--way WAY ...] [--before PROGRAM]
 
 One process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
-with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the two
-windows beside it in which nothing was attached; what the table gives is the median over the rounds with its 95 % confidence interval (by
-resampling). "nothing" is such a window too, and shows what the machine's noise leaves visible. A profiler attaches
-before its window and leaves after it: the CPU that attaching costs the target is not in it.
+with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the
+two windows beside it in which nothing was attached; what the table gives is the median over the rounds with its 95 %
+confidence interval (by resampling). "nothing" is such a window too, and shows what the machine's noise leaves
+visible. A profiler attaches before its window and leaves after it: the CPU that attaching costs the target is not in
+it.
 
 A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
 "busy N" is a program that touches nothing of the target and uses N % of a CPU: CPUs that share a core or caches slow
@@ -85,7 +86,7 @@ class Target:
         self.process.send(self.work)
         self.windows += 1
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
-        slept, preempted = (after - then for then, after in zip(before, self.switches()))
+        slept, preempted = (after - then for then, after in zip(before, self.switches(), strict=True))
         return Window(min(float(word) for word in told[2].split()), slept, preempted)
 
     def switches(self):

@@ -142,7 +142,7 @@ def print_recorded(rounds, launches, folder):
     for name, library in (("by the library", True), ("by probes on libcuda", False)):
         for depth in (5, 50):
             rows = [recorded(library)(launches, depth, folder) for _ in range(rounds)]
-            without, with_, lost = (statistics.median(column) for column in zip(*rows))
+            without, with_, lost = (statistics.median(column) for column in zip(*rows, strict=True))
             text = f"{name}, {depth} frames"
             print(f"{text:34}{without:8.0f}{with_:10.0f}{with_ - without:8.0f}{lost:8.0f}")
 

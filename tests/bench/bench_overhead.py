@@ -147,7 +147,7 @@ def slowdowns(loop, profilers, rounds, seconds):
             time.sleep(0.2)
             after = loop.rates(seconds)
             found[name].append(
-                tuple((b + a) / 2 / d - 1 for b, d, a in zip(before, during, after))
+                tuple((b + a) / 2 / d - 1 for b, d, a in zip(before, during, after, strict=True))
             )
             before = after
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
@@ -239,7 +239,7 @@ def eager_compile_bytes(python, folder):
 def print_slowdowns(found):
     print("| profiler | slowdown, net | slowdown, wall |\n|---|---|---|")
     for name, pairs in found.items():
-        wall, net = (percent(values) for values in zip(*pairs))
+        wall, net = (percent(values) for values in zip(*pairs, strict=True))
         print(f"| {name} | {net} | {wall} |")
 
 

@@ -205,7 +205,8 @@ def compare(theirs, ours, inside, top):
     chosen = sorted((f for f in real if is_python(f)), key=lambda f: -theirs.stats[f][3])[:top]
     print(f"torch: {real_whole:.2f} s by cProfile, {calls:,} calls, {per_call * 1e6:.2f} us each for tracing")
     print(f"dynprof-bpf: {whole:.2f} s, {samples:.0f} samples at {HERTZ} Hz")
-    print(f"{'function':56} {'torch':>6} {'bare':>6} {'ours':>6} {'apart':>6} {'sigma':>6} {'sigmas':>6} {'allowed':>7}")
+    columns = ("torch", "bare", "ours", "apart", "sigma", "sigmas")
+    print(f"{'function':56} {' '.join(f'{name:>6}' for name in columns)} {'allowed':>7}")
     bad = []
     for function in chosen:
         p, expected = mine.get(function, 0), bare[function]

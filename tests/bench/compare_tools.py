@@ -118,7 +118,7 @@ def loop_parts(name):
 
 def compare(title, theirs, mine):
     merged = [collections.Counter(), collections.Counter()]
-    for into, counts in zip(merged, (theirs, mine)):
+    for into, counts in zip(merged, (theirs, mine), strict=True):
         for name, count in counts.items():
             into[loop_parts(name)] += count
     theirs, mine = merged

@@ -49,7 +49,7 @@ def lines_of(code):
         return by_lines
     lines = [number(position[0]) for position in code.co_positions()]
     lines += [NO_LINE] * (len(by_lines) - len(lines))
-    Counts.disagree += sum(a != b for a, b in zip(lines, by_lines))
+    Counts.disagree += sum(a != b for a, b in zip(lines, by_lines, strict=True))
     return lines
 
 

@@ -46,8 +46,8 @@ class Table:
         self.rules = words[1::2].tolist()
 
     def check_order(self):
-        assert all(a < b for a, b in zip(self.pcs, self.pcs[1:])), "rows are not sorted"
-        assert all(a != b for a, b in zip(self.rules, self.rules[1:])), "equal neighbours"
+        assert all(a < b for a, b in zip(self.pcs, self.pcs[1:], strict=False)), "rows are not sorted"
+        assert all(a != b for a, b in zip(self.rules, self.rules[1:], strict=False)), "equal neighbours"
         assert self.rules[-1] & 15 == NONE
 
     def at(self, address):
@@ -115,7 +115,7 @@ class Interpreted:
             elif words[0] == "LOC":
                 columns = words
             elif columns and len(words) == len(columns):
-                cells = dict(zip(columns, words))
+                cells = dict(zip(columns, words, strict=True))
                 rows.append((int(words[0], 16), cells["CFA"], cells.get("rbp", "u"), cells.get("ra", "u")))
             else:
                 raise AssertionError(f"readelf wrote {line!r}")

@@ -1,6 +1,6 @@
 """Hostile targets: Pythons that change their memory while they are read, programs that only look like a
-Python, and names that want to be paths, escapes or HTML. dynprof-bpf, by default a build with AddressSanitizer and UBSan,
-must end in time, with a status that it means, a clean output, and a target that goes on."""
+Python, and names that want to be paths, escapes or HTML. dynprof-bpf, by default a build with AddressSanitizer and
+UBSan, must end in time, with a status that it means, a clean output, and a target that goes on."""
 
 from __future__ import annotations
 

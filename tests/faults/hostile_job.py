@@ -16,8 +16,8 @@ import threading
 import torch
 from torch import _guards
 from torch._dynamo import convert_frame, utils
-from torch._guards import CompileContext, compile_context
 from torch._functorch._aot_autograd import runtime_wrappers
+from torch._guards import CompileContext, compile_context
 
 NAMES = (
     "../../../../tmp/dynprof-escaped",

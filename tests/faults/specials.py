@@ -344,7 +344,8 @@ def few_descriptors_to_begin_with(case):
 
 def output_closed(case):
     """`| head -1`, and a full device."""
-    command = f"{case.lab.binary} record -p {case.target.pid} -d 2s --no-svg -v -o {case.out} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"
+    record = f"{case.lab.binary} record -p {case.target.pid} -d 2s --no-svg -v -o {case.out}"
+    command = f"{record} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"
     done = support.Running(["bash", "-c", command], case.folder, env=case.lab.env).wait(LIMIT_S)
     assert done.rc in (0, 1), f"{done}"
     case.reads()
@@ -394,7 +395,7 @@ def kernel_objects_refused(share):
         counts = case.folder / "counts"
         env = {"LD_PRELOAD": str(SHIM), "FAULTS_COUNTS": str(counts)}
         finished(case.record(seconds=0.4, out=case.folder / "counted", env=env))
-        made = dict(zip(("link", "map", "perf"), map(int, counts.read_text().split())))
+        made = dict(zip(("link", "map", "perf"), map(int, counts.read_text().split()), strict=True))
         assert all(made.values()), f"the shim counts nothing: {made}"
         wanted = [
             f"{kind}:{n}" for kind, count in made.items() for n in range(1, min(count, 60) + 1)

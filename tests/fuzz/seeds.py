@@ -152,7 +152,8 @@ class Seeds:
 
 
 def interpreters():
-    places = [*Path("/root/.pyenv/versions").glob("3.1*/bin/python3"), *(Path.home() / ".pyenv/versions").glob("3.1*/bin/python3"),
+    places = [*Path("/root/.pyenv/versions").glob("3.1*/bin/python3"),
+              *(Path.home() / ".pyenv/versions").glob("3.1*/bin/python3"),
               *Path("/usr/bin").glob("python3.1[0-9]"), *Path("/usr/local/bin").glob("python3.1[0-9]")]
     found = {}
     for path in places:

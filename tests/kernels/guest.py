@@ -14,7 +14,9 @@ from pathlib import Path
 
 PROGRAM = "/usr/bin/dynprof-bpf"
 # docs/security.md: everything but what reads foreign files and starts commands.
-CAPABILITIES = {"BPF": 39, "PERFMON": 38, "SYS_PTRACE": 19, "DAC_READ_SEARCH": 2, "CHECKPOINT_RESTORE": 40, "SYSLOG": 34}
+CAPABILITIES = {
+    "BPF": 39, "PERFMON": 38, "SYS_PTRACE": 19, "DAC_READ_SEARCH": 2, "CHECKPOINT_RESTORE": 40, "SYSLOG": 34,
+}
 SYS_ADMIN = 21
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 INLINED = 20  # of compiles.py
@@ -116,7 +118,8 @@ def check_spin(out, said, native=True, python=True):
     early = [s for s in dump["samples"] if s[0] < dump["meta"]["start_ns"] + 1_500_000_000]
     early_native = [s for s in early if NATIVE_FRAME in kinds[s[3]]]
     if native:
-        assert early and len(early_native) > 0.8 * len(early), f"native in the first 1.5 s: {len(early_native)} of {len(early)}"
+        counts = f"native in the first 1.5 s: {len(early_native)} of {len(early)}"
+        assert early and len(early_native) > 0.8 * len(early), counts
     else:
         assert not with_native
     lost = {key: value for key, value in json.loads((out / "compiles.json").read_text())["lost"].items() if value}

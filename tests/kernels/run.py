@@ -43,7 +43,10 @@ def mirror():
             found = re.search(r"https?:[^ ]+/debian/?(?= |$)", line.split("#")[0])
             if found:
                 return found.group(0)
-    sys.exit("error: no Debian mirror in apt's sources\nhint: kernels come from there: add one to /etc/apt/sources.list")
+    sys.exit(
+        "error: no Debian mirror in apt's sources\n"
+        "hint: kernels come from there: add one to /etc/apt/sources.list"
+    )
 
 
 class Suite:
@@ -116,7 +119,9 @@ def put(root, source, at):
     target = root / str(at).lstrip("/")
     target.parent.mkdir(parents=True, exist_ok=True)
     if Path(source).is_dir():
-        unwanted = shutil.ignore_patterns("__pycache__", "test", "idlelib", "lib2to3", "ensurepip", "tkinter", "config-*")
+        unwanted = shutil.ignore_patterns(
+            "__pycache__", "test", "idlelib", "lib2to3", "ensurepip", "tkinter", "config-*"
+        )
         shutil.copytree(source, target, ignore=unwanted, dirs_exist_ok=True)
     else:
         shutil.copy2(source, target)

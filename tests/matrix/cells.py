@@ -123,7 +123,11 @@ def reasons(run):
 
 def failures(run):
     return judged(
-        (str(compile_), compile_.rows[-1]["failed"] if compile_.rows else None, f"{compile_.metrics['fail_type']}: {compile_.metrics['fail_reason']}")
+        (
+            str(compile_),
+            compile_.rows[-1]["failed"] if compile_.rows else None,
+            f"{compile_.metrics['fail_type']}: {compile_.metrics['fail_reason']}",
+        )
         for compile_ in run.compiles
         if "fail_type" in compile_.metrics
     )

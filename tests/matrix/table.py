@@ -13,9 +13,9 @@ torch itself had noted of the job at its end.
 LEGEND = """
 *exact*: each of these is as torch's own account has it: ids and kinds, attempts, functions, wall times (within 1 % or
 2 ms), recompile reasons, failures, graph breaks with lines, calls of Dynamo's own profiler (torch 2.12 and later have
-one), every sample inside a compile; begin and end of each attempt come from torch's own calls of its clock, and thread-locals
-and frames never name different compiles. *degrades*: what differs is in the table below. *no wheel*: that release has
-none for that CPython in pip's index.
+one), every sample inside a compile; begin and end of each attempt come from torch's own calls of its clock, and
+thread-locals and frames never name different compiles. *degrades*: what differs is in the table below.
+*no wheel*: that release has none for that CPython in pip's index.
 """
 
 
@@ -67,7 +67,8 @@ def document(pythons, torches, rows):
     alone = [torch for torch in torches if any(row_of(rows, name, torch).get("threads") is False for name in pythons)]
     if alone:
         lines += [
-            f"One account for all threads, which mixes up compiles that overlap, is kept by torch {', '.join(alone)}: two",
+            "One account for all threads, which mixes up compiles that overlap, is kept by torch"
+            f" {', '.join(alone)}: two",
             "threads that compile at once were left out there.",
             "",
         ]

@@ -74,7 +74,8 @@ def recording(program):
     share = re.search(r"([0-9.]+)% with a trace id", done.stdout)
     assert share and float(share[1]) >= 99.9, done.stdout[:3000]
     assert (out / "trace.json.gz").exists() and list(out.glob("**/*.profile"))
-    return f"{len(rows)} compiles, all exact; {share[1]} % of samples with an id, {ledger['agreement']['both']} samples named twice, none differently"
+    named_twice = f"{ledger['agreement']['both']} samples named twice, none differently"
+    return f"{len(rows)} compiles, all exact; {share[1]} % of samples with an id, {named_twice}"
 
 
 def live(program):

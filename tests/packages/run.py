@@ -93,7 +93,8 @@ def check(suite):
     site = torch_for(root)
     with tempfile.TemporaryDirectory(prefix="dynprof-packages-") as scratch:
         done = subprocess.run(
-            ["unshare", "-m", "--propagation", "private", "sh", "-c", INSIDE, "sh", root, site, scratch, PACKAGES, ROOT],
+            ["unshare", "-m", "--propagation", "private",
+             "sh", "-c", INSIDE, "sh", root, site, scratch, PACKAGES, ROOT],
             capture_output=True, text=True,
         )
     results = re.findall(r"^(PASS|FAIL) (.*?): (.*)$", done.stdout, re.M)
@@ -107,7 +108,10 @@ def main():
     parser.add_argument("--only", nargs="+", default=SUITES, choices=SUITES)
     options = parser.parse_args()
     if os.geteuid() != 0:
-        sys.exit("error: needs root: BPF programs are loaded in a root of another Debian\nhint: sudo make check-packages")
+        sys.exit(
+            "error: needs root: BPF programs are loaded in a root of another Debian\n"
+            "hint: sudo make check-packages"
+        )
     passed = failed = 0
     for suite in options.only:
         for verdict, what, text in check(suite):

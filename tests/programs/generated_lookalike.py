@@ -15,7 +15,7 @@ import functools
 import gc
 import json
 import sys
-import threading
+import threading  # noqa: F401 (for the lines that it executes)
 import time
 import types
 import weakref
@@ -312,7 +312,7 @@ def forge(folder, rows):
     KEPT.append(huge)
     ctypes.c_ssize_t.from_address(id(huge) + size).value = 1 << 60
     code = branches.__code__
-    for i, parts in enumerate((huge, "a string", {1: 2}, [1, 2, 3], [b"bytes", "x\x1b[31m\ud800"])):
+    for parts in (huge, "a string", {1: 2}, [1, 2, 3], [b"bytes", "x\x1b[31m\ud800"]):
         manager = GuardManagerWrapper(code, SlotCompileId("0", 0), parts)
         KEPT.append(manager)
     KEPT[-1].cache_entry.pointer = KEPT[-1]

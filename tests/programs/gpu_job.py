@@ -3,8 +3,8 @@
     gpu_job.py FAKES [--torch] [--late] [--no-cupti]
 
 FAKES is the folder of the fake libraries. --torch: imports torch, and defines custom ops that launch
-(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. Prints `ready <pid>`; the n-th line is
-answered by `did n VERB`:
+(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. Prints `ready <pid>`;
+the n-th line is answered by `did n VERB`:
 
     init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit

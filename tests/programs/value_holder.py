@@ -115,7 +115,7 @@ class Deleted:
 
 
 def opened(instance):
-    instance.__dict__  # someone looked: CPython makes a real dict of it
+    vars(instance)  # someone looked: CPython makes a real dict of it
     return instance
 
 
@@ -133,7 +133,7 @@ def with_attribute(instance, **values):
 def deque_across_blocks():
     d = collections.deque(maxlen=200)
     d.extend(range(500))
-    for i in range(90):
+    for _ in range(90):
         d.popleft()
     d.rotate(7)
     return d

@@ -52,6 +52,6 @@ def listed(content):
 def assert_same_instructions(content, truth):
     rows = listed(content)
     assert [row[:3] for row in rows] == [tuple(row[:3]) for row in truth]
-    for row, (_, _, _, meaning) in zip(rows, truth):
+    for row, (_, _, _, meaning) in zip(rows, truth, strict=True):
         if meaning is not None:
             assert row[3] is not None and row[3].strip("'") == meaning, (row, meaning)

@@ -42,7 +42,7 @@ _RECORD_FIELDS = (
 
 class Row:
     def __init__(self, names, values):
-        self.__dict__.update(zip(names, values))
+        self.__dict__.update(zip(names, values, strict=True))
 
     def __repr__(self):
         return repr(self.__dict__)

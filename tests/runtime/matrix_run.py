@@ -161,7 +161,7 @@ def off_cpu_us(run, compile_, phase):
     begin, end = (compile_.metrics[f"{word}_time_us"] * 1000 - offset for word in ("start", "end"))
     edges = [e for e in run.dump.edges if e.tid == compile_.thread and e.cpu_ns]
     total = 0
-    for edge, after in zip(edges, edges[1:]):
+    for edge, after in zip(edges, edges[1:], strict=False):
         if edge.name == phase and begin <= edge.time_ns <= end:
             off = (after.time_ns - edge.time_ns) - (after.cpu_ns - edge.cpu_ns)
             total += min(max(off, 0), MOST_OFF_CPU_NS)

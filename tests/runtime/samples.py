@@ -130,7 +130,7 @@ class Dump:
         edges = [edge for edge in self.edges if edge.tid == tid and edge.cpu_ns]
         at = bisect_left(edges, time_ns, key=lambda edge: edge.time_ns)
         total = 0
-        for one, next_ in zip(edges[max(at - 1, 0) : at + 2], edges[max(at, 1) : at + 2]):
+        for one, next_ in zip(edges[max(at - 1, 0) : at + 2], edges[max(at, 1) : at + 2], strict=False):
             off = (next_.time_ns - one.time_ns) - (next_.cpu_ns - one.cpu_ns)
             total += min(max(off, 0), 10_000_000)
         return total / 1e3

@@ -128,7 +128,7 @@ def test_ids_attempts_and_phases_of_every_version(record, interpreter, layout):
     assert agreement["both"] > 300 and agreement["differ"] <= 1
     wrong, total = missed(run, run.truth)
     assert total > 600 and len(wrong) <= 0.005 * total, wrong[:5]
-    for row, true in zip(run.rows(), run.truth):
+    for row, true in zip(run.rows(), run.truth, strict=True):
         assert row["thread"] == true["tid"]
         assert row["function"] == ("user_function" if row["kind"] in ("forward", "backward") else None)
         names = {phase["name"] for phase in row["torch_phases"]}
@@ -141,7 +141,8 @@ def test_inlined_calls_of_every_interpreter(record, interpreter):
     edges = [edge for edge in run.dump.edges if edge.kind in (samples.INLINE_BEGIN, samples.INLINE_END)]
     begun = [json.loads(edge.function)["name"] if edge.function.startswith("{") else edge.function
              for edge in edges if edge.kind == samples.INLINE_BEGIN]
-    assert len(edges) == 40, "\n".join(f"{edge.time_ns} {edge.kind} {edge.function} {edge.name} {edge.depth}" for edge in edges)
+    listed = (f"{edge.time_ns} {edge.kind} {edge.function} {edge.name} {edge.depth}" for edge in edges)
+    assert len(edges) == 40, "\n".join(listed)
     assert begun == 10 * ["user_function", "burn"]
 
 

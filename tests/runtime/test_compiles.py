@@ -207,7 +207,7 @@ def test_graph_breaks_belong_to_the_compiles_they_happened_in(history):
     ] == [(b["reason"], b["stack"]) for b in truth["breaks"]]
     # Its compile is the true one or, where that is not certain, none: a jump on data in a function
     # that was resumed may be of the function or of what resumed it.
-    ids = [(b["trace_id"], true["id"]) for b, true in zip(found["graph_breaks"], truth["breaks"])]
+    ids = [(b["trace_id"], true["id"]) for b, true in zip(found["graph_breaks"], truth["breaks"], strict=True)]
     assert all(ours in (true, None) for ours, true in ids), ids
     joined = [(row["trace_id"], b) for row in found["compiles"] for b in row["graph_breaks"]]
     assert len(joined) == sum(ours is not None for ours, _ in ids) >= len(ids) // 2, ids
@@ -254,14 +254,14 @@ def test_the_table_of_times_is_torchs(history):
     totals = {name.strip(): total for name, total in totals.items()}
     shown = [line.split(None, 3) for line in history.times[1:]]
     assert len(shown) == len(names)
-    for name, values, words in zip(names, csv, shown):
+    for name, values, words in zip(names, csv, shown, strict=True):
         seconds = [float(v) for v in values.split(", ")] if values else []
         if len(name) <= 44 and " " not in name:
             assert words[0] == name
             assert words[1] == str(len(seconds))
             assert float(words[2]) == pytest.approx(float(totals[name]), abs=1.1e-4)
             runtimes = words[3].rstrip("…").split(", ") if len(words) > 3 else []
-            for said, true in zip(runtimes[:-1], seconds):
+            for said, true in zip(runtimes[:-1], seconds, strict=False):
                 assert float(said) == pytest.approx(true, abs=6e-5)
 
 

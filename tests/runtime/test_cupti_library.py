@@ -4,7 +4,6 @@ What the library hands over is held against the fake driver's own log of calls a
 tests/runtime/test_cupti_life.py has how it goes on and off, and what it must survive.
 """
 
-import collections
 import ctypes
 import os
 import re

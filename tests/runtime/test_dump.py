@@ -112,7 +112,7 @@ def test_the_text(dynprof, spawn, interpreter):
     assert set(threads) == set(truth) | {target.pid}
     for tid, known in truth.items():
         assert len(threads[tid]) == 1 + len(known["stack"])
-        for line, (function, file, number) in zip(threads[tid][1:], known["stack"]):
+        for line, (function, file, number) in zip(threads[tid][1:], known["stack"], strict=True):
             shown = re.fullmatch(r"  (\S+) \((.+):(\d+)\)", line)
             assert shown and int(shown.group(3)) == number, line
             assert function.startswith(shown.group(1).rstrip("…"))

@@ -36,7 +36,7 @@ class Traced:
         """(torch's calls, our pstats) of each compile; torch's profiler was off in every other one."""
         for number, compiles in enumerate(self.truth["rounds"]):
             assert len(compiles) == len(STEMS)
-            for stem, calls in zip(STEMS, compiles):
+            for stem, calls in zip(STEMS, compiles, strict=True):
                 yield calls, self.profiles[repeated(stem, 2 * number + 1)]
 
 
@@ -175,7 +175,7 @@ def test_the_compiles_own_function_has_the_time_of_its_phase(traced):
 
 
 def test_times_add_up(traced):
-    for calls, stats in traced.rounds():
+    for _, stats in traced.rounds():
         root = root_of(stats)
         own = sum(row[2] for row in stats.values())
         raised = any(key[2] == "fails" for key in stats)
@@ -195,7 +195,7 @@ def test_times_are_those_of_clocks_around_the_calls(traced):
     rounds = []  # per round: {(id, function): (seconds more by the clocks, seconds, calls)}
     for number, compiles in enumerate(traced.truth["clocked"], start=1):
         rounds.append({})
-        for stem, id in zip(STEMS, IDS):
+        for stem, id in zip(STEMS, IDS, strict=True):
             calls = collections.defaultdict(list)
             for function, ns in compiles[id]:
                 calls[as_key(function)].append(ns / 1e9)

@@ -292,7 +292,7 @@ def test_resume_functions_say_what_they_resume(job):
 
 def test_leaves_the_target_alone(job):
     status = Path(f"/proc/{job.pid}/status").read_text()
-    found = Found(job.pid)
+    Found(job.pid)
     assert "TracerPid:\t0" in status and job.alive()
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import gpu_library as gpu
 import samples
-from gpu_recording import GpuDump, record, start_job, stop, tell
+from gpu_recording import GpuDump, start_job, stop, tell
 
 pytestmark = pytest.mark.root_bpf
 

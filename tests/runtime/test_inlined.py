@@ -172,7 +172,7 @@ def compare_with_addr2line(run, path):
             continue  # no line is known
         assert [frame.line for frame in chain] == [line for _, _, line in expected], hex(address)
         # For the innermost it takes the symbol's name and file where DWARF has no linkage name.
-        for frame, (function, file, _) in list(zip(chain, expected))[1:]:
+        for frame, (function, file, _) in list(zip(chain, expected, strict=True))[1:]:
             assert os.path.normpath(frame.source) == os.path.normpath(file), hex(address)
             if frame.inlined and frame.function != "operator()":
                 assert frame.function[:900] == function[:900], hex(address)

@@ -1,5 +1,6 @@
 """The newest torch on the newest CPython, as a new user installs them, against torch's own account: one row of
-docs/compatibility.md (tests/matrix), without its Dynamo profile. The wheels (5 GB unpacked) stay in the cache directory."""
+docs/compatibility.md (tests/matrix), without its Dynamo profile. The wheels (5 GB unpacked) stay in the cache
+directory."""
 
 import os
 import sys

@@ -5,7 +5,6 @@ could have run adds up to the wall time; and a cold compile's wall time is share
 """
 
 import json
-import os
 import pstats
 import sys
 

@@ -83,7 +83,7 @@ def test_ledger_adds_up(compile_run):
     for sample in dump.samples:
         if sample.compile >= 0:
             stood_for[sample.compile] += sample.cpu_ns
-    by_clock = {(c["id"], c["kind"], c["attempt"]): ns for c, ns in zip(dump.compiles, stood_for)}
+    by_clock = {(c["id"], c["kind"], c["attempt"]): ns for c, ns in zip(dump.compiles, stood_for, strict=True)}
     assert ledger["samples"] == len(dump.samples)
     by_key = {(c["id"], c["kind"], c["attempt"]): c["samples"] for c in dump.compiles}
     for row in ledger["compiles"]:

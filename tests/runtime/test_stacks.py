@@ -43,7 +43,7 @@ class Recorded:
     def phases(self):
         """{phase: [(entry, sample), ...]}"""
         by_phase = collections.defaultdict(list)
-        for entry, taken in zip(self.windows, self.taken):
+        for entry, taken in zip(self.windows, self.taken, strict=True):
             by_phase[entry["phase"]] += [(entry, sample) for sample in taken]
         return by_phase
 
@@ -75,7 +75,7 @@ def judge(entry, frames, whole=True):
     if len(frames) != len(true_stack):
         return "wrong"
     unreadable = wrong_line = False
-    for depth, (frame, (function, file, line)) in enumerate(zip(frames, true_stack)):
+    for depth, (frame, (function, file, line)) in enumerate(zip(frames, true_stack, strict=True)):
         if frame.unreadable:
             unreadable = True
         elif (frame.function, frame.file) != (function, file):
@@ -128,7 +128,7 @@ def describe(verdicts, examples):
 def test_every_phase_was_sampled(recorded):
     """Nothing below means anything without samples: as many as the thread's own CPU time says."""
     expected, taken = collections.Counter(), collections.Counter()
-    for entry, found in zip(recorded.windows, recorded.taken):
+    for entry, found in zip(recorded.windows, recorded.taken, strict=True):
         expected[entry["phase"]] += entry["cpu_ns"] * HERTZ / 1e9
         taken[entry["phase"]] += len(found)
     short = {

@@ -45,5 +45,5 @@ def test_every_kind_of_object_is_read_as_it_is(spawn, interpreter):
 def test_a_container_that_changes_is_never_a_mixture(spawn, interpreter, container):
     target = spawn([interpreter.path, HOLDER, "changing"])
     words = dump(target.pid, "steady", container, 3000).split()
-    counts = dict(zip(words[::2], map(int, words[1::2])))
+    counts = dict(zip(words[::2], map(int, words[1::2]), strict=True))
     assert counts["mixed"] == 0 and counts["whole"] > 100, counts

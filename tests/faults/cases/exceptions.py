@@ -142,7 +142,7 @@ def compile_raises(rounds):
         return x.sin() + 1
 
     x, caught = torch.ones(4), 0
-    for number in range(max(4, rounds // 20)):
+    for _ in range(max(4, rounds // 20)):
         torch._dynamo.reset()
         try:
             torch.compile(failing, backend=backend)(x)
