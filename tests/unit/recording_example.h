@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "symbolizer/python/python_version.h"
 #include "symbolizer/recording/open_fd.h"
 #include "symbolizer/recording/reader.h"
 #include "symbolizer/recording/writer.h"
@@ -65,7 +66,8 @@ inline void write_example(RecordingWriter& writer) {
     StringId name = writer.string(fmt::format("forward_{}", round));
     StringId qualname = writer.string(fmt::format("Model{}.forward", round));
     BlobId lines = writer.blob(std::string(40, static_cast<char>('\x80' + round)));
-    CodeId code = writer.code({file, name, qualname, 17 + round, lines, 0x030b, Unreadable::kNo});
+    CodeId code = writer.code(
+        {file, name, qualname, 17 + round, lines, python_version(3, 11), Unreadable::kNo});
     CodeId stale = writer.code({.first_line = round, .unreadable = Unreadable::kStale});
     StackId stack = 0;
     for (int depth = 0; depth < 4; ++depth) {
@@ -148,6 +150,19 @@ inline void write_example(RecordingWriter& writer) {
                          .comm = writer.string("g++"),
                          .cpu_ns = 77'000'000,
                          .exit_code = round == 2 ? 9 : 256});
+    writer.edge({.time_ns = time, .thread = main, .name = name, .depth = 1, .context = context});
+    writer.graph_break({.time_ns = time,
+                        .thread = main,
+                        .context = context,
+                        .reason = writer.string("print"),
+                        .calls = {{file, 3, name}, {file, 9, qualname}}});
+    writer.line_sample({.time_ns = time,
+                        .weight_ns = 50'000'000,
+                        .thread = main,
+                        .context = context,
+                        .use = LineUse::kLowering,
+                        .line = {file, 7u + static_cast<unsigned>(round), name}});
+    writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
     writer.object_file({.object = file,
                         .build_id = writer.string("0badcafe"),
                         .segments = {{0, 4096, 0}, {4096, 777, 8192}}});

@@ -100,7 +100,7 @@ dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
   std::from_chars(call.data(), call.data() + call.size(), number);
   place.call = number;
   std::uint64_t fd = 0;
-  if ((number == 0 || number == 1) && argument.size() > 2 &&
+  if (dp_call_names_file(number) && argument.size() > 2 &&
       std::from_chars(argument.data() + 2, argument.data() + argument.size(), fd, 16).ec ==
           std::errc()) {
     struct stat info {};
@@ -149,7 +149,7 @@ class LoadedOffCpu final : public OffCpu {
   void tick() override { skeleton_->bss->marker_generation++; }
 
   void on_stack(const SampleView& view, FollowedProcess& process, SampleEncoder& encoder) override {
-    stacks_.add(view.sample.ip, encoder.wait_stack(view, process, schedule_));
+    stacks_.add(view.sample.stack, encoder.wait_stack(view, process, schedule_));
   }
 
   void on_wait(const dp_wait_event& event, FollowedProcess* process,
