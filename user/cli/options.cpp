@@ -86,9 +86,9 @@ struct RawOptions {
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
   verb.add_option(
           "--max-trace-size", raw.max_trace_size,
-          fmt::format(
-              "largest chrome trace, uncompressed; above it short slices are merged (default {}M)",
-              kMaxTraceBytes / 1'000'000))
+          fmt::format("limit of the chrome trace, and of those of all compiles together, "
+                      "uncompressed; above it short slices are merged (default {}M)",
+                      kMaxTraceBytes / 1'000'000))
       ->type_name("SIZE");
 }
 
@@ -143,7 +143,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
                    fmt::format("limit of kernel memory for unwind tables (default {}M)",
                                NativeLimits().table_bytes >> 20))
       ->type_name("SIZE");
-  verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with gprof2dot and dot)");
+  verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }
 

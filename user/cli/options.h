@@ -18,7 +18,7 @@ struct RecordOptions {
   std::vector<std::string> command;  // after "--"
   std::string directory;             // "": dynprof-<pid>-<time>
   bool cpu_only = false;             // profiles of time on the CPU alone
-  bool call_graphs = true;           // SVG by gprof2dot and dot
+  bool call_graphs = true;           // SVG by Graphviz' dot
   std::uint64_t max_trace_bytes = kMaxTraceBytes;
   bool print_report = false;  // the verb-less form prints the report when it is done
 };
