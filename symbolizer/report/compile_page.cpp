@@ -91,7 +91,13 @@ class Page {
                                        seconds(waits.on_cpu_ns), seconds(waits.wait_ns),
                                        seconds(waits.runnable_ns)));
     }
-    if (compile_.began_before) append_comment(out_, "It had begun before the recording did.");
+    if (compile_.started_ns != 0) {
+      append_comment(out_, fmt::format("It had begun {:.3f} s before the recording did; its times "
+                                       "are those while it was recorded.",
+                                       seconds(start_ns - compile_.started_ns)));
+    } else if (compile_.began_before) {
+      append_comment(out_, "It had begun before the recording did.");
+    }
     if (compile_.open_at_end) append_comment(out_, "It was still open when the recording ended.");
     if (compile_.before_attach) {
       append_comment(out_, "It was over when the recording began: this is what torch noted of it.");
