@@ -274,16 +274,27 @@ class Table {
     if (past != nullptr && past->failed) append_why(out, "failed", *past->failed);
     const std::vector<PastBreak>* breaks = attribution_.graph_breaks(index);
     if (breaks == nullptr) return;
-    for (std::size_t i = 0; i < std::min(breaks->size(), kMaxBreaks); ++i) {
-      const PastBreak& one = (*breaks)[i];
+    // A line may break the graph many times.
+    std::vector<std::pair<std::string, std::size_t>> places;
+    std::size_t more = 0;
+    for (const PastBreak& one : *breaks) {
       std::string text =
           one.file.empty() ? "" : fmt::format("{}:{}: ", base_name(one.file), one.line);
       text += one.reason.empty() ? "reason not known" : one.reason.substr(0, one.reason.find('\n'));
-      append_why(out, "graph break", text);
+      auto known = std::find_if(places.begin(), places.end(),
+                                [&](const auto& place) { return place.first == text; });
+      if (known != places.end()) {
+        ++known->second;
+      } else if (places.size() < kMaxBreaks) {
+        places.emplace_back(std::move(text), 1);
+      } else {
+        ++more;
+      }
     }
-    if (breaks->size() > kMaxBreaks)
+    for (const auto& [text, count] : places)
       append_why(out, "graph break",
-                 fmt::format("... and {} more", grouped(breaks->size() - kMaxBreaks)));
+                 count == 1 ? text : fmt::format("{} ({} times)", text, grouped(count)));
+    if (more > 0) append_why(out, "graph break", fmt::format("... and {} more", grouped(more)));
   }
 
   static void append_why(std::string& out, std::string_view word, std::string_view text) {

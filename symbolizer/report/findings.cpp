@@ -89,9 +89,11 @@ class Finder {
       found_.longest.push_back(i);
       const std::uint64_t end =
           compile.first_ns + compile.wall_ns(attribution_.recording().meta().period_ns);
-      open.emplace_back(std::max(compile.first_ns, start_ns_), std::min(end, end_ns_));
-      GroupTimes times = group_times(attribution_, i);
-      found_.groups.add(times);
+      // A recording without an end may not say how long it was.
+      const bool known = found_.recorded_ns > 0;
+      open.emplace_back(known ? std::max(compile.first_ns, start_ns_) : compile.first_ns,
+                        known ? std::min(end, end_ns_) : end);
+      found_.groups.add(group_times(attribution_, i));
     }
     if (found_.groups.whole() == 0) {
       found_.groups_are_cpu = true;

@@ -137,11 +137,12 @@ class Summary {
         text += fmt::format("; {} not over at the end", grouped(found_.open_at_end));
     }
     if (found_.before > 0) {
-      append_part(
-          text,
-          fmt::format("{} were over when it began ({:.2f} s)",
-                      counted(found_.before, "compile", "compiles"), seconds(found_.before_ns)),
-          "; ");
+      append_part(text,
+                  fmt::format("{} over before it began ({:.2f} s)",
+                              counted(found_.before, found_.compiles > 0 ? "more" : "compile",
+                                      found_.compiles > 0 ? "more" : "compiles"),
+                              seconds(found_.before_ns)),
+                  "; ");
     }
     add("Compiling", std::move(text));
   }
