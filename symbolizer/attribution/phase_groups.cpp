@@ -9,12 +9,9 @@ namespace dynprof {
 namespace {
 
 constexpr PhaseGroupName kNames[kPhaseGroups] = {
-    {"dynamo", "Dynamo's tracing"},
-    {"aot", "AOTAutograd"},
-    {"inductor", "Inductor's lowering"},
-    {"kernel", "C++ and Triton compilers"},
-    {"autotune", "autotuning"},
-    {"cache", "caches"},
+    {"dynamo", "Dynamo"},       {"aot", "AOTAutograd"},
+    {"inductor", "Inductor"},   {"kernel", "C++/Triton compilers"},
+    {"autotune", "autotuning"}, {"cache", "caches"},
     {"other", "other work"},
 };
 

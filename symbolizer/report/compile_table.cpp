@@ -73,7 +73,7 @@ class Table {
     any_pids_ = pids.size() > 1;
     for (std::size_t i = 0; i < kPhaseGroups; ++i) {
       for (const Row& row : rows_)
-        shown_[i] |= row.shares.ns[i] * 200 >= row.shares.whole() && row.shares.ns[i] > 0;
+        shown_[i] |= row.shares.ns[i] * 50 >= row.shares.whole() && row.shares.ns[i] > 0;
     }
     for (std::size_t i = 0; i <= static_cast<std::size_t>(PhaseGroup::kKernel); ++i)
       shown_[i] = true;
@@ -280,7 +280,7 @@ class Table {
     for (const PastBreak& one : *breaks) {
       std::string text =
           one.file.empty() ? "" : fmt::format("{}:{}: ", base_name(one.file), one.line);
-      text += one.reason.empty() ? "reason not known" : one.reason.substr(0, one.reason.find('\n'));
+      text += break_reason(one.reason);
       auto known = std::find_if(places.begin(), places.end(),
                                 [&](const auto& place) { return place.first == text; });
       if (known != places.end()) {

@@ -205,7 +205,7 @@ class Finder {
   }
 
   void add_break(const PastBreak& one, CompileIndex compile) {
-    std::string reason = one.reason.substr(0, one.reason.find('\n'));
+    std::string reason = break_reason(one.reason);
     auto [at, added] =
         places_.try_emplace(std::tuple(one.file, one.line, reason), found_.breaks.size());
     if (added && found_.breaks.size() == kMaxGroups) {
@@ -278,6 +278,17 @@ std::string function_place(const Attribution& attribution, CompileIndex index) {
   if (function.qualname.empty() || function.unreadable != Unreadable::kNo)
     return std::string(function.qualname);
   return fmt::format("{} {}:{}", function.qualname, base_name(function.file), function.line);
+}
+
+std::string break_reason(std::string_view text) {
+  constexpr std::string_view kExplanation = "\n  Explanation: ";
+  constexpr std::size_t kMost = 1000;
+  std::string reason(text.substr(0, std::min(kMost, text.find('\n'))));
+  if (const std::size_t at = text.find(kExplanation); at != std::string_view::npos) {
+    const std::string_view rest = text.substr(at + kExplanation.size());
+    reason += ": " + std::string(rest.substr(0, std::min(kMost, rest.find('\n'))));
+  }
+  return reason.empty() ? "reason not known" : reason;
 }
 
 bool find_size_mismatch(const std::string& reason, SizeMismatch& found) {

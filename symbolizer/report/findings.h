@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,15 +22,15 @@ struct Recompiles {
   std::string place;  // "Block.forward model.py:7"
   std::vector<CompileIndex> compiles{};
   std::vector<std::string> reasons{};  // one of each compile, all of torch's words
-  std::uint64_t cost_ns = 0;         // wall time of these compiles and their backwards
-  std::string limit{};               // why torch recompiles it no more; "": it does
-  bool limit_is_error = false;       // ... and then raised an error instead of running it eagerly
+  std::uint64_t cost_ns = 0;           // wall time of these compiles and their backwards
+  std::string limit{};                 // why torch recompiles it no more; "": it does
+  bool limit_is_error = false;         // ... and then raised an error instead of running it eagerly
 };
 
 struct BreakPlace {
   std::string file;  // "": not known
   std::int32_t line = 0;
-  std::string reason;  // its first line
+  std::string reason;  // as break_reason() has it
   std::string text;    // all of it
   std::uint64_t count = 0;
   CompileIndex compile = kNoCompile;  // the first; none: not known
@@ -82,6 +83,9 @@ void append_details(std::string& out, const Selection& selection, const Findings
 
 // "Block.forward model.py:7", "": not known.
 std::string function_place(const Attribution& attribution, CompileIndex compile);
+
+// torch's reason for a graph break without its hints: the kind, and the explanation if it has one.
+std::string break_reason(std::string_view text);
 
 // The size mismatches in a text of torch's: "tensor 'x' size mismatch at index 1. expected 4, actual 8".
 struct SizeMismatch {

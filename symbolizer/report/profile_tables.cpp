@@ -80,10 +80,11 @@ void append_profile_tables(std::string& out, const Selection& selection) {
     append_comment(
         out, fmt::format("{}: compile {}", attribution.file_stem(index), attribution.label(index)));
     append_comment(
-        out, waited ? "ncalls: samples and waits with the function on the stack / as its "
-                      "leaf; times are the CPU time that samples stand for, and waits by length."
-                    : "ncalls: samples with the function on the stack / as its leaf; times "
-                      "are the CPU time that samples stand for.");
+        out, waited
+                 ? "ncalls N/M: it was on the stack in N samples and waits, and innermost in "
+                   "M of them; times are the CPU time that samples stand for, and waits by length."
+                 : "ncalls N/M: it was on the stack in N samples, and innermost in M of them; "
+                   "times are the CPU time that samples stand for.");
     out += fmt::format("         {} function calls ({} primitive calls) in {:.3f} seconds\n\n",
                        calls, profile.samples, static_cast<double>(profile.ns) * 1e-9);
     append_table(out, selection, profile, false);

@@ -20,6 +20,11 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, std::min<std::size_t>(text.find('\n'), 1000)));
 }
 
+// "model.py:7" of "Block.forward model.py:7".
+std::string line_of(const Recompiles& group) {
+  return group.place.substr(group.place.rfind(' ') + 1);
+}
+
 // ---- recompiles --------------------------------------------------------------------------------
 
 using Dimension = std::pair<std::string, std::uint32_t>;
@@ -37,9 +42,7 @@ bool one_dimension(const Recompiles& group, std::string& change) {
   const std::set<Dimension> dimensions = changing_dimensions(group);
   if (dimensions.size() != 1) return false;
   const auto& [tensor, dimension] = *dimensions.begin();
-  change =
-      fmt::format("torch._dynamo.mark_dynamic({}, {}) before the first call", tensor, dimension) +
-      change;
+  change = fmt::format("torch._dynamo.mark_dynamic({}, {})", tensor, dimension) + change;
   return true;
 }
 
@@ -57,14 +60,10 @@ bool limit_reached(const Findings& findings, Suggestion& suggestion) {
       ++more;
       continue;
     }
-    suggestion.evidence =
-        fmt::format("{}: {}", group.place,
-                    group.limit_is_error ? "torch's recompile limit was reached, which is an error"
-                                         : "torch's recompile limit was reached; what no compiled "
-                                           "version fits runs without torch.compile");
+    suggestion.evidence = fmt::format("{} hit torch's limit", line_of(group));
     suggestion.cost_ns = group.cost_ns;
   }
-  if (more > 0) suggestion.evidence += fmt::format("; and {} more functions", more);
+  if (more > 0) suggestion.evidence += fmt::format(", and {} more functions", more);
   return !suggestion.evidence.empty();
 }
 
@@ -77,9 +76,8 @@ bool cold_cache(const Findings& findings, Suggestion& suggestion) {
       findings.groups.of(PhaseGroup::kKernel) + findings.groups.of(PhaseGroup::kAutotune);
   if (kept < kSecond) return false;
   suggestion.cost_ns = kept;
-  suggestion.evidence =
-      fmt::format("the caches had nothing ({} misses, no hit); {:.2f} s went into what they keep",
-                  caches.fx_misses + caches.aot_misses, seconds(kept));
+  suggestion.evidence = fmt::format("no cache hit, {} misses; {:.2f} s went into what caches keep",
+                                    caches.fx_misses + caches.aot_misses, seconds(kept));
   return true;
 }
 
@@ -88,7 +86,7 @@ bool no_cpu_free(const Findings& findings, Suggestion& suggestion) {
   if (findings.runnable_ns < kSecond / 10) return false;
   suggestion.cost_ns = findings.runnable_ns;
   suggestion.evidence = fmt::format(
-      "compiling threads were ready to run for {:.2f} s ({:.0f} %) without a free CPU",
+      "for {:.2f} s, {:.0f} %, a compile could have run and no CPU was free",
       seconds(findings.runnable_ns),
       100 * static_cast<double>(findings.runnable_ns) / static_cast<double>(findings.scheduled_ns));
   return true;
@@ -111,7 +109,7 @@ bool lock_waits(const Findings& findings, Suggestion& suggestion) {
   const auto& [tid, ns] = findings.lock_waits.front();
   suggestion.cost_ns = sum;
   suggestion.evidence =
-      fmt::format("thread {} waited {:.2f} s for torch's compile lock", tid, seconds(ns));
+      fmt::format("thread {} waited {:.2f} s for the compile lock", tid, seconds(ns));
   if (std::size_t more = findings.lock_waits.size() - 1; more > 0)
     suggestion.evidence += fmt::format(", {} more threads {:.2f} s", more, seconds(sum - ns));
   return true;
@@ -121,8 +119,8 @@ using enum EvidenceIn;
 
 // Reasons in the words of torch 2.6 to 2.15.
 constexpr SuggestionRule kRules[] = {
-    {"one-dimension", kRecompileReason, "size mismatch at index",
-     ", or torch.compile(dynamic=True)", one_dimension},
+    {"one-dimension", kRecompileReason, "size mismatch at index", " or torch.compile(dynamic=True)",
+     one_dimension},
     {"several-dimensions", kRecompileReason, "size mismatch at index",
      "torch.compile(dynamic=True): several sizes change", several_dimensions},
     {"rank", kRecompileReason, "rank mismatch",
@@ -133,55 +131,50 @@ constexpr SuggestionRule kRules[] = {
     {"requires-grad", kRecompileReason, "requires_grad mismatch",
      "pass tensors with one value of requires_grad"},
     {"dispatch-keys", kRecompileReason, "dispatch key set mismatch",
-     "call it in one mode: no_grad, inference_mode and autocast each need a compile of their own"},
+     "call it in one mode: no_grad, inference_mode and autocast differ"},
     {"device", kRecompileReason, "device index mismatch", "compile a function for each device"},
     {"global-state", kRecompileReason, "GLOBAL_STATE changed",
-     "call it in one state of grad mode, autocast and deterministic algorithms"},
+     "call it in one state of grad mode, autocast and threads"},
     {"grad-mode", kRecompileReason, "grad_mode", "call it in one grad mode"},
     {"module-integer", kRecompileReason, "allow_unspec_int_on_nn_module",
-     "torch._dynamo.config.allow_unspec_int_on_nn_module = True, as torch itself advises"},
-    {"identity", kRecompileReason, "check_obj_id",
-     "pass the same object at each call: the graph is for that one object"},
+     "torch._dynamo.config.allow_unspec_int_on_nn_module = True"},
+    {"identity", kRecompileReason, "check_obj_id", "pass the same object at each call"},
     {"length", kRecompileReason, "len(", "pass containers of one length"},
-    {"constant", kRecompileReason,
-     " == ", "a Python value that is a constant of the graph changes: pass it as a tensor"},
+    {"constant", kRecompileReason, " == ", "pass the Python value that changes as a tensor"},
 
     {"graph-break-call", kBreakReason, "torch._dynamo.graph_break()",
      "remove the call of torch._dynamo.graph_break()"},
     {"print", kBreakReason, "`print`",
-     "move print() out, or add it to torch._dynamo.config.reorderable_logging_functions"},
+     "print outside, or torch._dynamo.config.reorderable_logging_functions"},
     {"print-2.6", kBreakReason, "BuiltinVariable(print)",
-     "move print() out, or add it to torch._dynamo.config.reorderable_logging_functions"},
+     "print outside, or torch._dynamo.config.reorderable_logging_functions"},
     {"logger", kBreakReason, "logging.Logger method",
-     "move logging out, or add the method to torch._dynamo.config.ignore_logger_methods"},
+     "log outside, or torch._dynamo.config.ignore_logger_methods"},
     {"item", kBreakReason, "Tensor.item",
-     "keep the value a tensor, or torch._dynamo.config.capture_scalar_outputs = True"},
+     "keep it a tensor, or torch._dynamo.config.capture_scalar_outputs"},
     {"dynamic-output", kBreakReason, "ynamic shape operator",
      "torch._dynamo.config.capture_dynamic_output_shape_ops = True"},
     {"branch", kBreakReason, "Data-dependent branching",
-     "replace the branch on a tensor's value by torch.where or torch.cond"},
+     "torch.where or torch.cond instead of a branch on a tensor's value"},
     {"branch-2.6", kBreakReason, "generic_jump",
-     "replace the branch on a tensor's value by torch.where or torch.cond"},
+     "torch.where or torch.cond instead of a branch on a tensor's value"},
     {"disabled", kBreakReason, "torch.compiler.disable",
-     "remove torch.compiler.disable from what is called there, if Dynamo can trace it"},
+     "remove torch.compiler.disable there, if Dynamo can trace it"},
     {"skipped", kBreakReason, "marked as skipped",
-     "make the function that is called there an operator with torch.library.custom_op"},
+     "make what is called there an operator: torch.library.custom_op"},
     {"context-manager", kBreakReason, "nsupported context manager",
      "enter the context manager outside of the compiled function"},
 
     {"recompile-limit", kNumbers, "",
-     "remove the cause of the recompiles, or raise torch._dynamo.config.recompile_limit", nullptr,
-     limit_reached},
-    {"cold-cache", kNumbers, "",
-     "if this job runs again, keep its caches: TORCHINDUCTOR_CACHE_DIR on a directory that stays",
-     nullptr, cold_cache},
+     "remove the cause, or raise torch._dynamo.config.recompile_limit", nullptr, limit_reached},
+    {"cold-cache", kNumbers, "", "keep TORCHINDUCTOR_CACHE_DIR for the next run", nullptr,
+     cold_cache},
     {"no-cpu-free", kNumbers, "", "more CPUs for this job, or fewer threads beside the compile",
      nullptr, no_cpu_free},
-    {"autotuning", kNumbers, "",
-     "less autotuning: leave out mode=\"max-autotune\" where it does not pay", nullptr,
+    {"autotuning", kNumbers, "", "leave out mode=\"max-autotune\" where it does not pay", nullptr,
      much_autotuning},
-    {"compile-lock", kNumbers, "",
-     "compile before the threads start: call the function once in advance", nullptr, lock_waits},
+    {"compile-lock", kNumbers, "", "call the function once before the threads start", nullptr,
+     lock_waits},
 };
 
 const SuggestionRule* rule_for(EvidenceIn in, std::string_view reason, const Recompiles* group,
@@ -198,25 +191,25 @@ const SuggestionRule* rule_for(EvidenceIn in, std::string_view reason, const Rec
 void add_recompiles(const Findings& findings, std::vector<Suggestion>& suggestions) {
   for (const Recompiles& group : findings.recompiles) {
     struct Fit {
-      std::string change, reason;
+      std::string change;
       std::size_t count = 0;
     };
     std::map<const SuggestionRule*, Fit> fits;
     for (const std::string& reason : group.reasons) {
       std::string change;
-      std::string line = first_line(reason);
-      const SuggestionRule* rule = rule_for(kRecompileReason, line, &group, change);
+      const SuggestionRule* rule = rule_for(kRecompileReason, first_line(reason), &group, change);
       if (rule == nullptr) continue;
       Fit& fit = fits[rule];
-      if (fit.count++ == 0) fit = {std::move(change), std::move(line), 1};
+      if (fit.count++ == 0) fit.change = std::move(change);
     }
     for (auto& [rule, fit] : fits) {
       const auto share = static_cast<double>(fit.count) / static_cast<double>(group.reasons.size());
+      const auto cost = static_cast<std::uint64_t>(static_cast<double>(group.cost_ns) * share);
       suggestions.push_back(
           {rule->name, std::move(fit.change),
-           fmt::format("{} recompiled {}: {}", group.place,
-                       fit.count == 1 ? "once" : fmt::format("{} times", fit.count), fit.reason),
-           static_cast<std::uint64_t>(static_cast<double>(group.cost_ns) * share)});
+           fmt::format("{} recompiled {}, {:.2f} s", line_of(group),
+                       fit.count == 1 ? "once" : fmt::format("{} times", fit.count), seconds(cost)),
+           cost});
     }
   }
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/findings.h"
@@ -41,6 +42,7 @@ struct Entry {
   const char* title;
   std::string text;
   std::size_t most;  // lines it may have
+  int keep = 0;      // those with more keep their lines longer
 };
 
 class Summary {
@@ -61,14 +63,17 @@ class Summary {
   }
 
   void append_details(std::string& out) {
-    add_advice();
+    add_recompiles();
+    add_failures();
+    add_breaks();
+    add_suggestions();
     for (const Entry& entry : entries_) append_item(out, entry.title, entry.text, entry.most);
   }
 
  private:
   void add(const char* title, std::string text) { add(title, std::move(text), limits_.lines); }
-  void add(const char* title, std::string text, std::size_t most) {
-    entries_.push_back({title, std::move(text), most});
+  void add(const char* title, std::string text, std::size_t most, int keep = 0) {
+    entries_.push_back({title, std::move(text), most, keep});
   }
 
   void add_advice() {
@@ -100,9 +105,12 @@ class Summary {
     };
     while (sum() > kMaxLines) {
       cut_ = true;
-      auto longest =
-          std::max_element(entries_.begin(), entries_.end(),
-                           [](const Entry& a, const Entry& b) { return a.most < b.most; });
+      // Of those with more than a line.
+      auto longest = entries_.begin();
+      for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+        auto key = [](const Entry& of) { return std::tuple(of.most > 1, -of.keep, of.most); };
+        if (key(*entry) > key(*longest)) longest = entry;
+      }
       if (longest->most > 1) {
         --longest->most;
       } else {
@@ -176,23 +184,30 @@ class Summary {
       if (shown++ == kMaxKinds || share(ns, found_.wait_ns) < 1) break;
       append_part(kinds, fmt::format("{} {:.2f} s", cut(what, 24), seconds(ns)));
     }
-    add("Waiting", fmt::format("{:.2f} s of that ({:.0f} %), for: {}", seconds(found_.wait_ns),
-                               share(found_.wait_ns, found_.thread_ns), kinds));
+    std::string text = fmt::format("{:.2f} s ({:.0f} %): {}", seconds(found_.wait_ns),
+                                   share(found_.wait_ns, found_.thread_ns), kinds);
+    if (found_.runnable_ns * 10 > found_.scheduled_ns)
+      text += fmt::format("; no CPU was free {:.2f} s", seconds(found_.runnable_ns));
+    add("Waiting", std::move(text));
   }
 
   void add_longest() {
     if (found_.longest.empty()) return;
-    std::string text;
+    std::string text, last;
     const std::uint64_t period_ns = attribution_.recording().meta().period_ns;
+    // The place of several in a row stands once.
+    auto close = [&] {
+      if (!last.empty()) text += " (" + cut(last, 50, true) + ")";
+    };
     for (CompileIndex i : found_.longest) {
       const Compile& compile = attribution_.compiles()[i];
-      const std::string place = function_place(attribution_, i);
-      append_part(
-          text,
-          fmt::format("{} {:.2f} s{}", attribution_.label(i), seconds(compile.wall_ns(period_ns)),
-                      place.empty() ? "" : " " + cut(place, 50, true)),
-          "; ");
+      std::string place = function_place(attribution_, i);
+      if (i != found_.longest.front() && place != last) close();
+      append_part(text, fmt::format("{} {:.2f} s", attribution_.label(i),
+                                    seconds(compile.wall_ns(period_ns))));
+      last = std::move(place);
     }
+    close();
     add("Longest", std::move(text));
   }
 
@@ -214,7 +229,7 @@ class Summary {
       if (!group.reasons.empty())
         text += fmt::format("{}{}", group.reasons.size() > 1 ? "; last: " : "; ",
                             one_line(group.reasons.back()));
-      add("Recompiled", std::move(text), limits_.reason_lines);
+      add("Recompiled", std::move(text), limits_.reason_lines, 2);
     }
     if (found_.recompiles.size() > limits_.recompiles) {
       cut_ = true;
@@ -241,16 +256,15 @@ class Summary {
       if (++lines > limits_.breaks) continue;
       const std::string place =
           one.file.empty() ? ""
-                           : fmt::format("{}:{} ", cut(base_name(one.file), 30, true), one.line);
+                           : fmt::format("{}:{}: ", cut(base_name(one.file), 30, true), one.line);
       append_part(places,
-                  fmt::format("{}{}{}", place,
-                              cut(one.reason.empty() ? "reason not known" : one.reason, 90),
+                  fmt::format("{}{}{}", place, cut(one.reason, limits_.lines > 2 ? 500 : 110),
                               one.count > 1 ? fmt::format(" ({} times)", grouped(one.count)) : ""),
                   "; ");
     }
     if (breaks + intended == 0) return;
     std::string text;
-    if (breaks > 0) text = fmt::format("{}: {}", grouped(breaks), places);
+    if (breaks > 0) text = fmt::format("{} at {}", grouped(breaks), places);
     if (lines > limits_.breaks) {
       cut_ = true;
       text += fmt::format("; {} more lines", grouped(lines - limits_.breaks));
@@ -289,13 +303,6 @@ class Summary {
       text = fmt::format("other recorded processes used {:.0f} % of the CPU time ({})",
                          share(found_.other_cpu_ns, all), names);
     }
-    if (found_.runnable_ns * 10 > found_.scheduled_ns) {
-      append_part(
-          text,
-          fmt::format("for {:.2f} s ({:.0f} %) compiles could have run and no CPU was free",
-                      seconds(found_.runnable_ns), share(found_.runnable_ns, found_.scheduled_ns)),
-          "; ");
-    }
     if (!text.empty()) add("Interference", std::move(text));
   }
 
@@ -311,7 +318,8 @@ class Summary {
       shown.resize(limits_.suggestions);
     }
     for (const Suggestion& one : shown)
-      add("Suggestion", fmt::format("{} ({})", one.change, one_line(one.evidence)));
+      add("Suggestion", fmt::format("{} ({})", one.change, one_line(one.evidence)), limits_.lines,
+          1);
   }
 
   const Attribution& attribution_;

@@ -157,16 +157,12 @@ TEST(Suggestions, TheLimitsOfNumbers) {
 
 TEST(Suggestions, NameTheDimensionAndTheEvidence) {
   const auto one = suggest(evidence().at("one-dimension"));
-  EXPECT_EQ(one[0].change,
-            "torch._dynamo.mark_dynamic(x, 1) before the first call, or "
-            "torch.compile(dynamic=True)");
-  EXPECT_EQ(one[0].evidence,
-            "Block.forward model.py:7 recompiled 2 times: 0/0: tensor 'x' size mismatch at index "
-            "1. expected 32, actual 48");
+  EXPECT_EQ(one[0].change, "torch._dynamo.mark_dynamic(x, 1) or torch.compile(dynamic=True)");
+  EXPECT_EQ(one[0].evidence, "model.py:7 recompiled 2 times, 4.00 s");
   EXPECT_EQ(one[0].cost_ns, 4 * kSecond);
   EXPECT_EQ(suggest(evidence().at("item"))[0].evidence, "2 graph breaks at model.py:12");
   EXPECT_EQ(suggest(evidence().at("compile-lock"))[0].evidence,
-            "thread 101 waited 2.00 s for torch's compile lock, 1 more threads 1.00 s");
+            "thread 101 waited 2.00 s for the compile lock, 1 more threads 1.00 s");
 }
 
 TEST(Suggestions, AReasonHasOneRuleAndTheMostCostlyComesFirst) {
