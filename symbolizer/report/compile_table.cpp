@@ -23,7 +23,7 @@ constexpr std::size_t kMaxBreaks = 3;
 constexpr std::size_t kNumber = 7;          // " 13.873"
 constexpr std::size_t kFlags = 4;           // between trace id and function
 constexpr std::size_t kLeastFunction = 10;  // columns of a function's place
-constexpr std::size_t kRoomForName = 18;    // ... and of its name before it
+constexpr std::size_t kRoomForName = 24;    // ... and of its name before it
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 

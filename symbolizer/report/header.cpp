@@ -68,10 +68,11 @@ std::string selection_text(const Selection& selection) {
 void append_title(std::string& out, const Selection& selection) {
   const Recording& recording = selection.attribution().recording();
   const Meta& meta = recording.meta();
-  std::string target = meta.command.empty() ? "no command known" : cut(meta.command, 60);
-  if (meta.target_pid > 0) target += fmt::format(" (pid {})", meta.target_pid);
-  std::string line = fmt::format("# dynprof-bpf {}: {}", cut(meta.version, 24), target);
-  out += truncate_columns(line, kReportColumns) + '\n';
+  const std::string version = fmt::format("# dynprof-bpf {}: ", cut(meta.version, 24));
+  const std::string pid = meta.target_pid > 0 ? fmt::format(" (pid {})", meta.target_pid) : "";
+  const std::size_t room = kReportColumns - display_width(version) - pid.size();
+  out +=
+      version + (meta.command.empty() ? "no command known" : cut(meta.command, room)) + pid + '\n';
   if (std::string only = selection_text(selection); !only.empty()) {
     append_comment(
         out, fmt::format("Only {}: {}", only, plural(selection.samples, "sample", "samples")));

@@ -90,7 +90,6 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
     append_tables(out, selection);
     append_processes(out, selection);
     append_gpu(out, selection);
-    if (options.tables) append_profile_tables(out, selection);
   } else {
     out += "#\n";
     append_compile_table(out, selection);
@@ -107,6 +106,8 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
   out += "#\n";
   append_about(out, selection);
   append_losses(out, selection);
+  // Long, and asked for with one compile or where there are no pictures: an appendix.
+  if (options.compiles.empty() && options.tables) append_profile_tables(out, selection);
   return out;
 }
 

@@ -42,7 +42,7 @@ bool one_dimension(const Recompiles& group, std::string& change) {
   const std::set<Dimension> dimensions = changing_dimensions(group);
   if (dimensions.size() != 1) return false;
   const auto& [tensor, dimension] = *dimensions.begin();
-  change = fmt::format("torch._dynamo.mark_dynamic({}, {})", tensor, dimension) + change;
+  change = fmt::format("mark_dynamic({}, {})", tensor, dimension) + change;
   return true;
 }
 
@@ -86,8 +86,7 @@ bool no_cpu_free(const Findings& findings, Suggestion& suggestion) {
   if (findings.runnable_ns < kSecond / 10) return false;
   suggestion.cost_ns = findings.runnable_ns;
   suggestion.evidence = fmt::format(
-      "for {:.2f} s, {:.0f} %, a compile could have run and no CPU was free",
-      seconds(findings.runnable_ns),
+      "for {:.2f} s, {:.0f} % of compile time, no CPU was free", seconds(findings.runnable_ns),
       100 * static_cast<double>(findings.runnable_ns) / static_cast<double>(findings.scheduled_ns));
   return true;
 }
@@ -119,10 +118,10 @@ using enum EvidenceIn;
 
 // Reasons in the words of torch 2.6 to 2.15.
 constexpr SuggestionRule kRules[] = {
-    {"one-dimension", kRecompileReason, "size mismatch at index", " or torch.compile(dynamic=True)",
+    {"one-dimension", kRecompileReason, "size mismatch at index", " or dynamic=True",
      one_dimension},
     {"several-dimensions", kRecompileReason, "size mismatch at index",
-     "torch.compile(dynamic=True): several sizes change", several_dimensions},
+     "torch.compile(dynamic=True), as several sizes change", several_dimensions},
     {"rank", kRecompileReason, "rank mismatch",
      "pass tensors with one number of dimensions, or compile a function for each"},
     {"dtype", kRecompileReason, "dtype mismatch", "pass tensors of one dtype"},
@@ -145,9 +144,9 @@ constexpr SuggestionRule kRules[] = {
     {"graph-break-call", kBreakReason, "torch._dynamo.graph_break()",
      "remove the call of torch._dynamo.graph_break()"},
     {"print", kBreakReason, "`print`",
-     "print outside, or torch._dynamo.config.reorderable_logging_functions"},
+     "torch._dynamo.config.reorderable_logging_functions.add(print)"},
     {"print-2.6", kBreakReason, "BuiltinVariable(print)",
-     "print outside, or torch._dynamo.config.reorderable_logging_functions"},
+     "torch._dynamo.config.reorderable_logging_functions.add(print)"},
     {"logger", kBreakReason, "logging.Logger method",
      "log outside, or torch._dynamo.config.ignore_logger_methods"},
     {"item", kBreakReason, "Tensor.item",
@@ -169,8 +168,7 @@ constexpr SuggestionRule kRules[] = {
      "remove the cause, or raise torch._dynamo.config.recompile_limit", nullptr, limit_reached},
     {"cold-cache", kNumbers, "", "keep TORCHINDUCTOR_CACHE_DIR for the next run", nullptr,
      cold_cache},
-    {"no-cpu-free", kNumbers, "", "more CPUs for this job, or fewer threads beside the compile",
-     nullptr, no_cpu_free},
+    {"no-cpu-free", kNumbers, "", "more CPUs or fewer threads", nullptr, no_cpu_free},
     {"autotuning", kNumbers, "", "leave out mode=\"max-autotune\" where it does not pay", nullptr,
      much_autotuning},
     {"compile-lock", kNumbers, "", "call the function once before the threads start", nullptr,

@@ -181,13 +181,14 @@ class Summary {
     std::string kinds;
     std::size_t shown = 0;
     for (const auto& [what, ns] : found_.waits) {
-      if (shown++ == kMaxKinds || share(ns, found_.wait_ns) < 1) break;
+      if (shown++ == kMaxKinds || share(ns, found_.wait_ns) < 5) break;
       append_part(kinds, fmt::format("{} {:.2f} s", cut(what, 24), seconds(ns)));
     }
     std::string text = fmt::format("{:.2f} s ({:.0f} %): {}", seconds(found_.wait_ns),
                                    share(found_.wait_ns, found_.thread_ns), kinds);
     if (found_.runnable_ns * 10 > found_.scheduled_ns)
-      text += fmt::format("; no CPU was free {:.2f} s", seconds(found_.runnable_ns));
+      text += fmt::format("; and {:.2f} s ({:.0f} %) no CPU was free", seconds(found_.runnable_ns),
+                          share(found_.runnable_ns, found_.scheduled_ns));
     add("Waiting", std::move(text));
   }
 
