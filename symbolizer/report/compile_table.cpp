@@ -155,9 +155,11 @@ class Table {
   }
 
   void append_titles(std::string& out) const {
-    std::string text = fmt::format("Compiles: {}, {:.2f} s wall, {:.2f} s on-CPU. ",
-                                   grouped(attribution_.compiles().size()), seconds(total_wall_ns_),
-                                   seconds(total_.cpu_ns));
+    const std::size_t all = attribution_.compiles().size(), chosen = selection_.compiles.size();
+    std::string text = fmt::format(
+        "Compiles: {}, {:.2f} s wall, {:.2f} s on-CPU. ",
+        chosen == all ? grouped(all) : fmt::format("{} of {}", grouped(chosen), grouped(all)),
+        seconds(total_wall_ns_), seconds(total_.cpu_ns));
     text += any_exact_ ? "Wall and shares of it are exact; where a ~ stands, wall is from the "
                          "first to the last sample, and shares are of CPU."
                        : "Wall is from the first to the last sample; shares are of CPU.";
