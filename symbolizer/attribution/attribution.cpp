@@ -67,11 +67,13 @@ struct Attribution::State {
     merge_exact(recording, spans, exact, compiles, answers);
     merge_history(recording, history, compiles);
     order_compiles(compiles, answers);
+    cut_at_start();
     count();
     join_breaks();
   }
 
   void ask_samples();
+  void cut_at_start();
   void join_breaks();
   void count();
   Phase phase_of(const Sample& sample, CompileIndex compile) const;
@@ -151,6 +153,20 @@ void Attribution::State::ask_samples() {
     compiles[compile].noticed_ns = std::min(compiles[compile].noticed_ns, time_ns);
   }
   agreement = tracker.agreement();
+}
+
+// torch's account may say when a compile began that was open when the recording began: its times here
+// are those while it was recorded.
+void Attribution::State::cut_at_start() {
+  const std::uint64_t start_ns = recording.meta().start_ns;
+  for (Compile& compile : compiles) {
+    const bool across = compile.first_ns != 0 && compile.first_ns < start_ns &&
+                        compile.last_ns > start_ns && !compile.before_attach;
+    if (!across) continue;
+    compile.started_ns = compile.first_ns;
+    compile.first_ns = start_ns;
+    compile.began_before = true;
+  }
 }
 
 Phase Attribution::State::phase_of(const Sample& sample, CompileIndex index) const {
@@ -296,7 +312,13 @@ std::string Attribution::file_stem(CompileIndex index) const {
 
 std::string Attribution::label(CompileIndex index) const {
   const Compile& compile = state_->compiles[index];
-  std::string text = compile.pid == state_->main_pid ? "" : fmt::format("pid {} ", compile.pid);
+  std::string process = compile.pid == state_->main_pid ? "" : fmt::format("pid {} ", compile.pid);
+  return process + label_in_process(index);
+}
+
+std::string Attribution::label_in_process(CompileIndex index) const {
+  const Compile& compile = state_->compiles[index];
+  std::string text;
   if (compile.kind != CompileKind::kForward) {
     text += std::string(compile_kind_text(compile.kind)) + " ";
   }

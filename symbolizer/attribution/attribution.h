@@ -94,6 +94,8 @@ class Attribution {
   std::string file_stem(CompileIndex compile) const;
   // "0/0", "0/1_1", "backward 0/0", "0/0.2", "pid 77 0/0": for tables and titles.
   std::string label(CompileIndex compile) const;
+  // The same without the process, for a table that has a column of it.
+  std::string label_in_process(CompileIndex compile) const;
   // Every sample is in a compile, unattributed, runtime, or detached.
   std::uint64_t attributed() const;
   std::uint64_t unattributed() const;

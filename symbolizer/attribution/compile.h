@@ -48,6 +48,7 @@ struct Compile {
   // samples if `timing` is kNoIndex). 0: no such moment.
   std::uint64_t first_ns = 0;
   std::uint64_t last_ns = 0;
+  std::uint64_t started_ns = 0;  // when it began, if that is known and before the recording did
   std::uint64_t samples = 0;
   std::uint64_t cpu_ns = 0;    // that these stand for
   bool exact = false;          // from edges, or from torch itself

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
 
 #include "symbolizer/base/text.h"
 
@@ -104,6 +105,23 @@ std::vector<std::string> shortened_arguments(std::string_view command_line, std:
     kept.push_back(std::move(argument));
   }
   return kept;
+}
+
+std::vector<std::string> thread_commands(const Tables& tables) {
+  std::map<std::int32_t, const Process*> processes;
+  for (const Process& process : tables.processes) processes[process.pid] = &process;
+  std::vector<std::string> commands;
+  commands.reserve(tables.threads.size());
+  for (const Thread& thread : tables.threads) {
+    std::string command(tables.strings[thread.comm]);
+    if (auto process = processes.find(thread.pid); command.empty() && process != processes.end()) {
+      command = tables.strings[process->second->comm];
+      if (command.empty()) command = base_name(tables.strings[process->second->exe]);
+    }
+    if (command.empty()) command = "[pid " + std::to_string(thread.pid) + "]";
+    commands.push_back(std::move(command));
+  }
+  return commands;
 }
 
 }  // namespace dynprof

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "symbolizer/recording/model.h"
+
 namespace dynprof {
 
 // Arguments looked at, of any command line.
@@ -23,5 +25,7 @@ std::string command_title(std::string_view command_line, std::string_view exe,
                           std::string_view comm);
 // At most `limit` bytes in all; "..." stands for what is left out.
 std::vector<std::string> shortened_arguments(std::string_view command_line, std::size_t limit);
+// By ThreadId: its own short name, else that of its process or its program, else "[pid 77]".
+std::vector<std::string> thread_commands(const Tables& tables);
 
 }  // namespace dynprof

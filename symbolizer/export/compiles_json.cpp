@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/children_json.h"
@@ -101,7 +102,8 @@ class Row {
                 {"runnable_s", nullptr},
                 {"wait_kinds", nullptr},
                 {"waits", Json::array()},
-                {"children", Json::array()}};
+                {"children", Json::array()},
+                {"phase_groups", phase_groups()}};
     add_function(object);
     add_times(object);
     add_waits(object);
@@ -182,7 +184,8 @@ class Row {
     }
     if (attribution_.is_last_attempt(index_)) object["failed"] = optional_text(past_->failed);
     if (past_->wall_ns) object["torch_wall_s"] = seconds(*past_->wall_ns);
-    if (compile_.thread == kNoThread) object["wall_s"] = object["torch_wall_s"];
+    if (compile_.thread == kNoThread && compile_.started_ns == 0)
+      object["wall_s"] = object["torch_wall_s"];
     if (past_->caches) {
       object["cache"] = {{"fx_graph_hits", past_->caches->fx_hits},
                          {"fx_graph_misses", past_->caches->fx_misses},
@@ -221,6 +224,22 @@ class Row {
                       {"samples", 0}});
     }
     return list;
+  }
+
+  // Wall time by the groups that the tables of `report` and `compiles` show. Where only torch's own
+  // account of it is known, "inductor" and "kernel" are together.
+  Json phase_groups() const {
+    const GroupTimes times = group_times(attribution_, index_);
+    if (times.whole() == 0) return nullptr;
+    Json groups = Json::object();
+    for (std::size_t i = 0; i < kPhaseGroups; ++i) {
+      const auto group = static_cast<PhaseGroup>(i);
+      std::string name = phase_group_name(group).column;
+      if (times.kernel_in_inductor && group == PhaseGroup::kKernel) continue;
+      if (times.kernel_in_inductor && group == PhaseGroup::kInductor) name += "+kernel";
+      groups[name + "_s"] = seconds(times.of(group));
+    }
+    return groups;
   }
 
   Json torch_phases() const {

@@ -46,7 +46,7 @@ class Page {
     append_attempts();
     append_why();
     append_torch_phases();
-    append_dynamo_table(out_, attribution_, selection_.folded.traced(), index_);
+    append_dynamo_table(out_, attribution_, selection_.analysis.traced(), index_);
     append_user_lines();
     append_generated();
   }
@@ -84,14 +84,20 @@ class Page {
     text += fmt::format("; {:.3f} s on-CPU in {}", seconds(compile_.cpu_ns),
                         counted(compile_.samples, "sample", "samples"));
     append_comment(out_, text);
-    const CompileWaits& waits = selection_.folded.counts().recorded_waits().of(index_);
+    const CompileWaits& waits = selection_.analysis.counts().recorded_waits().of(index_);
     if (waits.known) {
       append_comment(out_, fmt::format("By the scheduler: {:.3f} s on a CPU, {:.3f} s waiting, "
                                        "{:.3f} s runnable without one.",
                                        seconds(waits.on_cpu_ns), seconds(waits.wait_ns),
                                        seconds(waits.runnable_ns)));
     }
-    if (compile_.began_before) append_comment(out_, "It had begun before the recording did.");
+    if (compile_.started_ns != 0) {
+      append_comment(out_, fmt::format("It had begun {:.3f} s before the recording did; its times "
+                                       "are those while it was recorded.",
+                                       seconds(start_ns - compile_.started_ns)));
+    } else if (compile_.began_before) {
+      append_comment(out_, "It had begun before the recording did.");
+    }
     if (compile_.open_at_end) append_comment(out_, "It was still open when the recording ended.");
     if (compile_.before_attach) {
       append_comment(out_, "It was over when the recording began: this is what torch noted of it.");
@@ -101,7 +107,7 @@ class Page {
   void append_phases() {
     std::array<std::uint64_t, static_cast<std::size_t>(Phase::kCount)> cpu_ns{};
     std::uint64_t cpu_sum = 0;
-    for (const StackCount& count : selection_.folded.counts().of(index_)) {
+    for (const StackCount& count : selection_.analysis.counts().of(index_)) {
       cpu_ns[static_cast<std::size_t>(count.phase)] += count.ns;
       cpu_sum += count.ns;
     }
@@ -227,7 +233,7 @@ class Page {
 
   // Looks at the target's memory, not samples: waiting for g++ on behalf of a line counts too.
   void append_user_lines() {
-    const CompileLines& lines = selection_.folded.lines();
+    const CompileLines& lines = selection_.analysis.lines();
     const std::vector<LineTime>& rows = lines.of(index_);
     for (const LockWaiter& waiter : lines.waiters(index_)) {
       append_comment(out_,
@@ -264,7 +270,7 @@ class Page {
   }
 
   void append_generated() {
-    const Generated& generated = selection_.folded.generated();
+    const Generated& generated = selection_.analysis.generated();
     const std::vector<std::uint32_t>& files = generated.of(index_);
     if (files.empty()) return;
     out_ += "#\n";

@@ -1,137 +1,84 @@
+// One compile per row, and lines below it that say why it was.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/report/findings.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxRows = 50;
-constexpr std::size_t kMaxLabel = 24;
+constexpr std::size_t kMaxWhyLines = 6;
+constexpr std::size_t kMaxBreaks = 3;
+constexpr std::size_t kNumber = 7;          // " 13.873"
+constexpr std::size_t kFlags = 4;           // between trace id and function
+constexpr std::size_t kLeastFunction = 10;  // columns of a function's place
+constexpr std::size_t kRoomForName = 24;    // ... and of its name before it
 
-// A share of the phases; what no other column names goes into the last.
-struct Column {
-  const char* title;
-  int width;             // of the title and of "100%", with a space before
-  std::uint32_t phases;  // bit per Phase
-};
-constexpr std::uint32_t bit(Phase phase) { return 1u << static_cast<unsigned>(phase); }
-constexpr Column kColumns[] = {
-    {"dynamo", 7, bit(Phase::kDynamo)},
-    {"aot", 5, bit(Phase::kAotAutograd)},
-    {"induct", 7, bit(Phase::kInductor)},
-    {"kernel", 7, bit(Phase::kKernelCompile) | bit(Phase::kWait)},
-    {"other", 6,
-     ~(bit(Phase::kDynamo) | bit(Phase::kAotAutograd) | bit(Phase::kInductor) |
-       bit(Phase::kKernelCompile) | bit(Phase::kWait))},
-};
-constexpr std::size_t kColumnCount = std::size(kColumns);
-constexpr std::size_t kSharesWidth = 7 + 5 + 7 + 7 + 6;
-constexpr std::size_t kNumberWidth = 7;    // "13.873" and a space
-constexpr std::size_t kLeastFunction = 8;  // columns of a function's place
-
-// Nanoseconds by column: of wall where that is known, else of CPU.
-struct Shares {
-  std::array<std::uint64_t, kColumnCount> columns{};
-  std::uint64_t whole = 0;
-
-  void add(Phase phase, std::uint64_t ns) {
-    whole += ns;
-    for (std::size_t i = 0; i < kColumnCount; ++i) {
-      if (kColumns[i].phases & bit(phase)) columns[i] += ns;
-    }
-  }
-  void add(const Shares& other) {
-    whole += other.whole;
-    for (std::size_t i = 0; i < kColumnCount; ++i) columns[i] += other.columns[i];
-  }
-};
+double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 struct Row {
-  CompileIndex compile;
+  CompileIndex compile = kNoCompile;
   std::uint64_t cpu_ns = 0;  // of the samples selected
-  Shares shares{};
+  GroupTimes shares{};       // of wall where that is known, else of CPU
 };
 
-std::string function_of(const Selection& selection, CompileIndex index, std::size_t width) {
-  CompiledFunction function = selection.attribution().function(index);
-  if (function.qualname.empty()) return cell("-", width);
-  if (function.unreadable != Unreadable::kNo) return cell(function.qualname, width);
-  std::string place = fmt::format(" {}:{}", base_name(function.file), function.line);
-  constexpr std::size_t kRoomForBoth = 18;
-  if (width < kRoomForBoth) return cell(cut(place.substr(1), width, true), width);
-  // The method's own name and the line are the parts to keep.
-  std::string place_text = cut(place, width * 2 / 3, true);
-  std::string name = cut(function.qualname, width - display_width(place_text), true);
-  return cell(name + place_text, width);
-}
-
-std::string shares_text(const Shares& shares) {
-  std::string text;
-  for (std::size_t i = 0; i < kColumnCount; ++i) {
-    const double percent =
-        100.0 * static_cast<double>(shares.columns[i]) / static_cast<double>(shares.whole);
-    text += fmt::format("{:>{}}", shares.columns[i] == 0 ? "-" : fmt::format("{:.0f}%", percent),
-                        kColumns[i].width);
-  }
+// At most six columns up to 11 days: digits behind the point make way.
+std::string seconds_text(double value, int digits) {
+  std::string text = fmt::format("{:.{}f}", value, digits);
+  while (text.size() + 1 >= kNumber && digits > 0) text = fmt::format("{:.{}f}", value, --digits);
   return text;
 }
 
-Shares wall_shares(const Attribution& attribution, CompileIndex index) {
-  Shares shares;
-  if (const ExactCompile* timing = attribution.timing(index)) {
-    for (std::size_t i = 0; i < timing->phase_ns.size(); ++i) {
-      if (timing->phase_ns[i] > 0) shares.add(static_cast<Phase>(i), timing->phase_ns[i]);
-    }
-  } else if (const PastCompile* past = attribution.past(index)) {
-    for (const PastPhase& phase : past->phases) {
-      for (std::size_t i = 0; i < static_cast<std::size_t>(Phase::kCount); ++i) {
-        if (phase.name != phase_text(static_cast<Phase>(i))) continue;
-        shares.add(static_cast<Phase>(i), static_cast<std::uint64_t>(phase.wall_s * 1e9));
-      }
-    }
-  }
-  return shares;
+std::string number(std::uint64_t ns, int digits) {
+  return fmt::format("{:>{}}", seconds_text(seconds(ns), digits), kNumber);
 }
+std::string no_number() { return fmt::format("{:>{}}", "-", kNumber); }
 
-// One compile per row, and lines below it that say why it was.
 class Table {
  public:
   explicit Table(const Selection& selection)
       : selection_(selection),
         attribution_(selection.attribution()),
-        tree_(selection.folded.processes()) {
-    for (CompileIndex i : selection.compiles) rows_.push_back({i});
+        tree_(selection.analysis.processes()) {
+    for (CompileIndex i : selection.compiles) rows_.push_back({.compile = i});
     add_samples();
+    std::set<std::int32_t> pids;
     for (Row& row : rows_) {
       const Compile& compile = attribution_.compiles()[row.compile];
       any_exact_ |= compile.timing != kNoIndex || compile.exact;
       any_waits_ |= waits_of(row.compile).known;
       any_children_ |= tree_.cpu_ns(row.compile) > 0;
-      any_breaks_ |= attribution_.graph_breaks(row.compile) != nullptr;
+      pids.insert(compile.pid);
       // A part of the phases was asked for: then of the samples in it.
       bool by_wall =
           selection.options.phases.empty() && (compile.timing != kNoIndex || compile.samples == 0);
-      if (by_wall) row.shares = wall_shares(attribution_, row.compile);
+      if (by_wall) row.shares = group_times(attribution_, row.compile);
       total_.shares.add(row.shares);
+      total_wall_ns_ += own_wall_ns(row.compile);
+      total_wait_ns_ += waits_of(row.compile).known ? waits_of(row.compile).wait_ns : 0;
+      total_runnable_ns_ += waits_of(row.compile).known ? waits_of(row.compile).runnable_ns : 0;
+      total_children_ns_ += tree_.cpu_ns(row.compile);
     }
+    any_pids_ = pids.size() > 1;
+    for (std::size_t i = 0; i < kPhaseGroups; ++i) {
+      for (const Row& row : rows_)
+        shown_[i] |= row.shares.ns[i] * 50 >= row.shares.whole() && row.shares.ns[i] > 0;
+    }
+    for (std::size_t i = 0; i <= static_cast<std::size_t>(PhaseGroup::kKernel); ++i)
+      shown_[i] = true;
     keep_heaviest();
-    for (const Row& row : rows_) {
-      label_width_ = std::max(label_width_, attribution_.label(row.compile).size());
-    }
-    // Indent, flags, the numbers, breaks, and the shares.
-    const std::size_t numbers = 2 + (any_waits_ ? 1 : 0) + (any_children_ ? 1 : 0);
-    const std::size_t room =
-        kReportColumns - 2 - 4 - numbers * kNumberWidth - (any_breaks_ ? 7 : 0) - kSharesWidth;
-    label_width_ = std::min({label_width_, kMaxLabel, room - kLeastFunction});
-    function_width_ = room - label_width_;
+    lay_out();
   }
 
   void append(std::string& out) {
@@ -143,9 +90,14 @@ class Table {
                                  grouped(left_out_), any_exact_ ? "less time" : "fewer samples"));
     }
     if (rows_.size() > 1) append_total(out);
-    if (flags_[0]) append_comment(out, "<: had begun before the recording did");
+    if (flags_[0])
+      append_comment(out, "<: had begun before the recording did; its wall time is from there on");
     if (flags_[1]) append_comment(out, ">: was still open at the last sample of its thread");
     if (flags_[2]) append_comment(out, "=: over when the recording began; what torch noted of it");
+    if (flags_[3]) {
+      append_comment(
+          out, "+: with the compilers and the caches, which torch's own account has together");
+    }
     out += "#\n";
   }
 
@@ -155,6 +107,7 @@ class Table {
       if (count.compile == kNoCompile) continue;
       auto row = std::lower_bound(rows_.begin(), rows_.end(), count.compile,
                                   [](const Row& a, CompileIndex b) { return a.compile < b; });
+      if (row == rows_.end() || row->compile != count.compile) continue;
       row->cpu_ns += count.ns;
       total_.cpu_ns += count.ns;
       row->shares.add(count.phase, count.ns);
@@ -165,68 +118,128 @@ class Table {
     if (rows_.size() <= kMaxRows) return;
     left_out_ = rows_.size() - kMaxRows;
     std::sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
-      return std::pair(b.shares.whole, a.compile) < std::pair(a.shares.whole, b.compile);
+      return std::pair(b.shares.whole(), a.compile) < std::pair(a.shares.whole(), b.compile);
     });
     rows_.resize(kMaxRows);
     std::sort(rows_.begin(), rows_.end(),
               [](const Row& a, const Row& b) { return a.compile < b.compile; });
   }
 
+  // Trace ids are whole; what there is no room for is, in this order, the time runnable without a
+  // CPU, the CPU time of children, and the function, which then has a line of its own.
+  void lay_out() {
+    std::size_t used = 2 + kFlags + 2 * kNumber;
+    for (std::size_t i = 0; i < kPhaseGroups; ++i) used += shown_[i] ? width_of(i) : 0;
+    for (const Row& row : rows_) {
+      label_width_ = std::max(label_width_, display_width(label_of(row.compile)));
+      pid_width_ = std::max(pid_width_, std::to_string(pid_of(row.compile)).size());
+    }
+    used += label_width_ + (any_waits_ ? kNumber : 0) + (any_pids_ ? pid_width_ + 1 : 0);
+    any_runnable_ =
+        any_waits_ && used + kNumber * (any_children_ ? 2 : 1) + kLeastFunction <= kReportColumns;
+    used += any_runnable_ ? kNumber : 0;
+    any_children_ &= used + kNumber + kLeastFunction <= kReportColumns;
+    used += any_children_ ? kNumber : 0;
+    if (used + kLeastFunction <= kReportColumns) function_width_ = kReportColumns - used;
+  }
+
+  std::string label_of(CompileIndex compile) const {
+    std::string label =
+        any_pids_ ? attribution_.label_in_process(compile) : attribution_.label(compile);
+    return escape_terminal(label);
+  }
+  std::int32_t pid_of(CompileIndex compile) const { return attribution_.compiles()[compile].pid; }
+
+  static std::size_t width_of(std::size_t group) {
+    return std::string_view(phase_group_name(static_cast<PhaseGroup>(group)).column).size() + 1;
+  }
+
   void append_titles(std::string& out) const {
-    const char* what = any_exact_
-                           ? "Wall and shares of it are exact; where a ~ stands, wall is from the "
-                             "first to the last sample, and shares are of CPU."
-                           : "Wall is from the first to the last sample; shares are of CPU.";
-    append_comment(out, fmt::format("Compiles: {}, {:.2f} s on-CPU. {}",
-                                    grouped(attribution_.compiles().size()),
-                                    static_cast<double>(total_.cpu_ns) * 1e-9, what));
+    const std::size_t all = attribution_.compiles().size(), chosen = selection_.compiles.size();
+    std::string text = fmt::format(
+        "Compiles: {}, {:.2f} s wall, {:.2f} s on-CPU. ",
+        chosen == all ? grouped(all) : fmt::format("{} of {}", grouped(chosen), grouped(all)),
+        seconds(total_wall_ns_), seconds(total_.cpu_ns));
+    text += any_exact_ ? "Wall and shares of it are exact; where a ~ stands, wall is from the "
+                         "first to the last sample, and shares are of CPU."
+                       : "Wall is from the first to the last sample; shares are of CPU.";
+    if (any_runnable_) {
+      text += " Wall is CPU, Wait and Ready (it could have run, and no CPU was free).";
+    } else if (any_waits_) {
+      text += " Wall is CPU, Wait, and what it waited for a CPU.";
+    }
+    append_comment(out, text);
+    if (any_children_)
+      append_comment(out, "Child: CPU time of the processes it started, such as compilers.");
+    append_comment(out, "kernel: the C++ and Triton compilers, and waiting for them.");
     out += "#\n";
-    std::string titles = "# " + cell("Trace id", label_width_) + "    " +
-                         cell("Function", function_width_) + " Wall s  CPU s";
-    if (any_waits_) titles += " Wait s";
-    if (any_children_) titles += " Childr";
-    for (const Column& column : kColumns)
-      titles += fmt::format("{:>{}}", column.title, column.width);
-    if (any_breaks_) titles += fmt::format("{:>7}", "breaks");
+    std::string titles = "# " + (any_pids_ ? fmt::format("{:>{}} ", "Pid", pid_width_) : "") +
+                         cell("Trace id", label_width_) + std::string(kFlags, ' ') +
+                         cell(function_width_ > 0 ? "Function" : "", function_width_);
+    auto title = [&](const char* name) { titles += fmt::format("{:>{}}", name, kNumber); };
+    title("Wall s");
+    title("CPU s");
+    if (any_waits_) title("Wait s");
+    if (any_runnable_) title("Ready");
+    if (any_children_) title("Child");
+    for (std::size_t i = 0; i < kPhaseGroups; ++i) {
+      if (shown_[i])
+        titles +=
+            fmt::format("{:>{}}", phase_group_name(static_cast<PhaseGroup>(i)).column, width_of(i));
+    }
     out += titles + '\n';
   }
 
-  std::string wall_text(const Compile& compile) const {
-    if (compile.first_ns == 0) return "-";
-    std::uint64_t wall_ns = compile.wall_ns(attribution_.recording().meta().period_ns);
-    double wall_s = static_cast<double>(wall_ns) * 1e-9;
-    if (compile.exact) return seconds_text(wall_s, 3);
-    return (any_exact_ ? "~" : "") + seconds_text(wall_s, wall_s < 100 ? 2 : 1);
+  // Without the compiles that were nested in it.
+  std::uint64_t own_wall_ns(CompileIndex index) const {
+    const Compile& compile = attribution_.compiles()[index];
+    const std::uint64_t wall = compile.wall_ns(attribution_.recording().meta().period_ns);
+    const ExactCompile* timing = attribution_.timing(index);
+    return wall - std::min(wall, timing == nullptr ? 0 : timing->nested_ns);
   }
 
-  // At most six columns up to 11 days: digits behind the point make way.
-  static std::string seconds_text(double seconds, int digits) {
-    std::string text = fmt::format("{:.{}f}", seconds, digits);
-    while (text.size() > 6 && digits > 0) text = fmt::format("{:.{}f}", seconds, --digits);
-    return text;
+  std::string wall_text(const Compile& compile) const {
+    if (compile.first_ns == 0) return no_number();
+    std::uint64_t wall_ns = compile.wall_ns(attribution_.recording().meta().period_ns);
+    if (compile.exact) return number(wall_ns, 3);
+    return fmt::format(
+        "{:>{}}",
+        (any_exact_ ? "~" : "") + seconds_text(seconds(wall_ns), seconds(wall_ns) < 100 ? 2 : 1),
+        kNumber);
   }
 
   const CompileWaits& waits_of(CompileIndex compile) const {
-    return selection_.folded.counts().recorded_waits().of(compile);
+    return selection_.analysis.counts().recorded_waits().of(compile);
   }
-  std::string wait_text(CompileIndex compile) const {
-    if (!any_waits_) return {};
-    const CompileWaits& waits = waits_of(compile);
-    return waits.known
-               ? fmt::format("{:>7}", seconds_text(static_cast<double>(waits.wait_ns) * 1e-9, 2))
-               : fmt::format("{:>7}", "-");
+
+  std::string function_text(CompileIndex index) const {
+    CompiledFunction function = attribution_.function(index);
+    if (function.qualname.empty()) return cell("-", function_width_);
+    if (function.unreadable != Unreadable::kNo) return cell(function.qualname, function_width_);
+    std::string place = fmt::format(" {}:{}", base_name(function.file), function.line);
+    if (function_width_ < kRoomForName)
+      return cell(cut(place.substr(1), function_width_ - 1, true), function_width_);
+    // The method's own name and the line are the parts to keep.
+    std::string place_text = cut(place, function_width_ * 2 / 3, true);
+    std::string name = cut(function.qualname, function_width_ - display_width(place_text), true);
+    return cell(name + place_text, function_width_);
   }
-  // CPU time of child processes.
-  std::string children_text(const Row& of) const {
-    if (!any_children_) return "";
-    std::uint64_t ns = 0;
-    if (of.compile != kNoCompile) {
-      ns = tree_.cpu_ns(of.compile);
-    } else {
-      for (const Row& row : rows_) ns += tree_.cpu_ns(row.compile);
+
+  std::string shares_text(const GroupTimes& shares) {
+    std::string text;
+    const std::uint64_t whole = shares.whole();
+    for (std::size_t i = 0; i < kPhaseGroups; ++i) {
+      if (!shown_[i]) continue;
+      const double percent =
+          whole == 0 ? 0 : 100.0 * static_cast<double>(shares.ns[i]) / static_cast<double>(whole);
+      std::string share = shares.ns[i] == 0 ? "-" : fmt::format("{:.0f}%", percent);
+      if (static_cast<PhaseGroup>(i) == PhaseGroup::kInductor && shares.kernel_in_inductor) {
+        share += '+';
+        flags_[3] = true;
+      }
+      text += fmt::format("{:>{}}", share, width_of(i));
     }
-    return ns == 0 ? fmt::format("{:>7}", "-")
-                   : fmt::format("{:>7}", seconds_text(static_cast<double>(ns) * 1e-9, 2));
+    return text;
   }
 
   void append_row(std::string& out, const Row& row) {
@@ -235,49 +248,85 @@ class Table {
     flags_[0] |= compile.began_before;
     flags_[1] |= compile.open_at_end;
     flags_[2] |= compile.before_attach;
-    std::string cpu = "-";
-    if (row.cpu_ns != 0) {
-      cpu = seconds_text(static_cast<double>(row.cpu_ns) * 1e-9, 2);
+    std::string line = "  ";
+    if (any_pids_) line += fmt::format("{:>{}} ", compile.pid, pid_width_);
+    line += cell(label_of(row.compile), label_width_) + ' ' + first +
+            (compile.open_at_end ? '>' : ' ') + ' ';
+    if (function_width_ > 0) line += function_text(row.compile);
+    line += wall_text(compile) + (row.cpu_ns == 0 ? no_number() : number(row.cpu_ns, 2));
+    const CompileWaits& waits = waits_of(row.compile);
+    if (any_waits_) line += waits.known ? number(waits.wait_ns, 2) : no_number();
+    if (any_runnable_) line += waits.known ? number(waits.runnable_ns, 2) : no_number();
+    if (any_children_) {
+      const std::uint64_t ns = tree_.cpu_ns(row.compile);
+      line += ns == 0 ? no_number() : number(ns, 2);
     }
-    out += "  " + cell(attribution_.label(row.compile), label_width_) + ' ' + first +
-           (compile.open_at_end ? '>' : ' ') + ' ' +
-           function_of(selection_, row.compile, function_width_) +
-           fmt::format("{:>7}{:>7}", wall_text(compile), cpu) + wait_text(row.compile) +
-           children_text(row) + shares_text(row.shares);
-    if (any_breaks_) {
-      const auto* breaks = attribution_.graph_breaks(row.compile);
-      out += breaks != nullptr ? fmt::format("{:>7}", breaks->size()) : fmt::format("{:>7}", "-");
-    }
-    const PastCompile* past = attribution_.past(row.compile);
-    bool is_last = attribution_.is_last_attempt(row.compile);
-    out += '\n';
-    if (past == nullptr || !is_last) return;
-    if (past->recompile_reason) append_why(out, "recompiled: " + *past->recompile_reason);
-    if (past->failed) append_why(out, "failed: " + *past->failed);
+    out += line + shares_text(row.shares) + '\n';
+    if (function_width_ == 0)
+      append_why(out, "function", function_place(attribution_, row.compile));
+    append_reasons(out, row.compile);
   }
 
-  void append_why(std::string& out, const std::string& why) const {
-    std::string indent(2 + label_width_ + 4, ' ');
-    out += indent + cut(one_line(why), kReportColumns - indent.size()) + '\n';
+  // What torch noted it noted once for all attempts: it stands at the last.
+  void append_reasons(std::string& out, CompileIndex index) const {
+    const PastCompile* past = attribution_.past(index);
+    if (!attribution_.is_last_attempt(index)) return;
+    if (past != nullptr && past->recompile_reason)
+      append_why(out, "recompiled", *past->recompile_reason);
+    if (past != nullptr && past->failed) append_why(out, "failed", *past->failed);
+    const std::vector<PastBreak>* breaks = attribution_.graph_breaks(index);
+    if (breaks == nullptr) return;
+    // A line may break the graph many times.
+    std::vector<std::pair<std::string, std::size_t>> places;
+    std::size_t more = 0;
+    for (const PastBreak& one : *breaks) {
+      std::string text =
+          one.file.empty() ? "" : fmt::format("{}:{}: ", base_name(one.file), one.line);
+      text += break_reason(one.reason);
+      auto known = std::find_if(places.begin(), places.end(),
+                                [&](const auto& place) { return place.first == text; });
+      if (known != places.end()) {
+        ++known->second;
+      } else if (places.size() < kMaxBreaks) {
+        places.emplace_back(std::move(text), 1);
+      } else {
+        ++more;
+      }
+    }
+    for (const auto& [text, count] : places)
+      append_why(out, "graph break",
+                 count == 1 ? text : fmt::format("{} ({} times)", text, grouped(count)));
+    if (more > 0) append_why(out, "graph break", fmt::format("... and {} more", grouped(more)));
   }
 
-  void append_total(std::string& out) const {
-    out +=
-        "  " + cell("all", label_width_) + "    " + cell("", function_width_) +
-        fmt::format("{:>7}{:>7}", "", seconds_text(static_cast<double>(total_.cpu_ns) * 1e-9, 2)) +
-        std::string(any_waits_ ? kNumberWidth : 0, ' ') + children_text(total_) +
-        shares_text(total_.shares) + '\n';
+  static void append_why(std::string& out, std::string_view word, std::string_view text) {
+    append_wrapped(out, fmt::format("      {}: ", word), "        ", text, kMaxWhyLines);
+  }
+
+  void append_total(std::string& out) {
+    std::string line = "  " + std::string(any_pids_ ? pid_width_ + 1 : 0, ' ') +
+                       cell("all", label_width_) + std::string(kFlags, ' ') +
+                       std::string(function_width_, ' ') + number(total_wall_ns_, 3) +
+                       number(total_.cpu_ns, 2);
+    if (any_waits_) line += number(total_wait_ns_, 2);
+    if (any_runnable_) line += number(total_runnable_ns_, 2);
+    if (any_children_) line += number(total_children_ns_, 2);
+    out += line + shares_text(total_.shares) + '\n';
   }
 
   const Selection& selection_;
   const Attribution& attribution_;
   const ProcessTree& tree_;
   std::vector<Row> rows_;
-  Row total_{kNoCompile};
+  Row total_{};
+  std::uint64_t total_wall_ns_ = 0, total_wait_ns_ = 0, total_runnable_ns_ = 0,
+                total_children_ns_ = 0;
   std::size_t left_out_ = 0;
-  std::size_t label_width_ = 8, function_width_ = 0;
-  bool any_exact_ = false, any_breaks_ = false, any_waits_ = false, any_children_ = false;
-  bool flags_[3] = {};  // which of them need a line below the table
+  std::size_t pid_width_ = 3, label_width_ = 8, function_width_ = 0;
+  std::array<bool, kPhaseGroups> shown_{};
+  bool any_exact_ = false, any_waits_ = false, any_runnable_ = false, any_children_ = false,
+       any_pids_ = false;
+  bool flags_[4] = {};  // which of them need a line below the table
 };
 
 }  // namespace

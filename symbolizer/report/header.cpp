@@ -5,32 +5,12 @@
 #include <set>
 #include <utility>
 
-#include "bpf/events.h"
 #include "symbolizer/attribution/spans.h"
-#include "symbolizer/recording/read_counters.h"
+#include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
 namespace {
-
-struct Counter {
-  const char* name;
-  const char* sentence;
-};
-constexpr Counter kCounters[] = {
-#define DYNPROF_COUNTER(id, name, sentence) {name, sentence},
-    DP_COUNTERS(DYNPROF_COUNTER) DYNPROF_READ_COUNTERS(DYNPROF_COUNTER)
-#undef DYNPROF_COUNTER
-    // Of the recording's writer.
-    {"samples_not_written", "samples not written: the file could not grow"},
-};
-
-std::string sentence_of(const std::string& name) {
-  for (const Counter& counter : kCounters) {
-    if (name == counter.name) return counter.sentence;
-  }
-  return name;  // of another version
-}
 
 std::string plural(std::uint64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", grouped(count), count == 1 ? one : many);
@@ -42,21 +22,6 @@ std::string utc(std::int64_t realtime_ns) {
   if (::gmtime_r(&seconds, &parts) == nullptr) return "?";
   return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", parts.tm_year + 1900,
                      parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
-
-void append_losses(std::string& out, const Recording& recording) {
-  bool any = false;
-  for (const auto& [name, count] : recording.trailer().counters) {
-    if (count == 0 || name == "samples") continue;
-    if (!any) append_comment(out, "Lost or incomplete:");
-    any = true;
-    append_comment(out, fmt::format("  {:>10}  {}", grouped(count), sentence_of(name)));
-  }
-  if (!any) append_comment(out, "Lost or incomplete: nothing");
-  if (!recording.complete()) {
-    append_comment(out, "The recording has no end mark: the recorder was ended while it wrote.");
-  }
-  for (const std::string& sentence : recording.damage()) append_comment(out, "Damage: " + sentence);
 }
 
 // How well the sources of attribution did; nothing of those the recording has not.
@@ -100,33 +65,48 @@ std::string selection_text(const Selection& selection) {
 
 }  // namespace
 
-void append_header(std::string& out, const Selection& selection) {
+void append_title(std::string& out, const Selection& selection) {
+  const Recording& recording = selection.attribution().recording();
+  const Meta& meta = recording.meta();
+  const std::string version = fmt::format("# dynprof-bpf {}: ", cut(meta.version, 24));
+  const std::string pid = meta.target_pid > 0 ? fmt::format(" (pid {})", meta.target_pid) : "";
+  const std::size_t room = kReportColumns - display_width(version) - pid.size();
+  out +=
+      version + (meta.command.empty() ? "no command known" : cut(meta.command, room)) + pid + '\n';
+  if (std::string only = selection_text(selection); !only.empty()) {
+    append_comment(
+        out, fmt::format("Only {}: {}", only, plural(selection.samples, "sample", "samples")));
+  }
+}
+
+void append_about(std::string& out, const Selection& selection) {
   const Attribution& attribution = selection.attribution();
   const Recording& recording = attribution.recording();
   const Meta& meta = recording.meta();
   const Tables& tables = recording.tables();
-
-  std::string target = meta.command.empty() ? "no end seen" : cut(meta.command, 70);
-  if (meta.target_pid > 0) target += fmt::format(" (pid {})", meta.target_pid);
-  append_comment(out, fmt::format("dynprof-bpf {}: {}", cut(meta.version, 20), target));
   append_comment(
-      out, fmt::format(
-               "Python {}, torch {}; {}, Linux {}; {}", meta.python.empty() ? "none" : meta.python,
-               meta.torch.empty() ? "none" : meta.torch, cut(meta.host, 30), cut(meta.kernel, 30),
-               utc(static_cast<std::int64_t>(meta.start_ns) + meta.realtime_offset_ns)));
+      out, fmt::format("Recorded: Python {}, torch {}; {}, Linux {}; {}",
+                       meta.python.empty() ? "none" : meta.python,
+                       meta.torch.empty() ? "none" : meta.torch, cut(meta.host, 30),
+                       cut(meta.kernel, 30),
+                       utc(static_cast<std::int64_t>(meta.start_ns) + meta.realtime_offset_ns)));
   std::set<std::int32_t> processes;
   std::set<std::pair<std::int32_t, std::int32_t>> threads;
   for (const Thread& thread : tables.threads) {
     processes.insert(thread.pid);
     threads.emplace(thread.pid, thread.tid);
   }
-  std::uint64_t samples = recording.sample_count();
-  std::uint64_t cpu_ns = 0;
-  for (const StackCount& count : selection.folded.counts().all()) cpu_ns += count.ns;
+  const std::vector<bool> helpers = helper_threads(selection.analysis);
+  std::uint64_t cpu_ns = 0, in_helpers = 0;
+  for (const StackCount& count : selection.analysis.counts().all()) {
+    cpu_ns += count.ns;
+    if (count.compile == kNoCompile && count.phase == Phase::kRuntime && helpers[count.thread])
+      in_helpers += count.samples;
+  }
   std::uint64_t end_ns = std::max(recording.trailer().end_ns, meta.start_ns);
   append_comment(
       out, fmt::format("Samples: {} of '{}' at {} Hz = {:.2f} s on-CPU in {:.2f} s; {}, {}; {}",
-                       grouped(samples), cut(meta.event, 20), meta.frequency_hz,
+                       grouped(recording.sample_count()), cut(meta.event, 20), meta.frequency_hz,
                        static_cast<double>(cpu_ns) * 1e-9,
                        static_cast<double>(end_ns - meta.start_ns) * 1e-9,
                        plural(threads.size(), "thread", "threads"),
@@ -138,8 +118,6 @@ void append_header(std::string& out, const Selection& selection) {
         out,
         "Passive: nothing in the target was changed. Times of compiles and phases are those of "
         "samples; runs of compiled regions, traced functions and GPU work were not recorded");
-  append_losses(out, recording);
-
   std::uint64_t inside = attribution.attributed() + attribution.unattributed();
   std::string split =
       fmt::format("In compiles: {} samples, {} with a trace id ({} unattributed)", grouped(inside),
@@ -148,12 +126,11 @@ void append_header(std::string& out, const Selection& selection) {
     split += fmt::format("; {} of compile work on threads without an id",
                          grouped(attribution.detached()));
   }
-  append_comment(out, split + fmt::format("; {} of run time", grouped(attribution.runtime())));
+  if (in_helpers > 0)
+    split += fmt::format("; {} of processes started for compiles", grouped(in_helpers));
+  append_comment(
+      out, split + fmt::format("; {} of run time", grouped(attribution.runtime() - in_helpers)));
   append_sources(out, attribution);
-  if (std::string only = selection_text(selection); !only.empty()) {
-    append_comment(out, fmt::format("Only {}: {} samples", only, grouped(selection.samples)));
-  }
-  out += "#\n";
 }
 
 }  // namespace dynprof

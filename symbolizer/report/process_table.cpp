@@ -5,6 +5,7 @@
 #include <map>
 
 #include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -27,7 +28,7 @@ struct Row {
 
 void append_processes(std::string& out, const Selection& selection) {
   const Attribution& attribution = selection.attribution();
-  const ProcessTree& tree = selection.folded.processes();
+  const ProcessTree& tree = selection.analysis.processes();
   if (tree.all().empty()) return;
   std::map<std::tuple<std::string, CompileIndex, JoinRule>, Row> by_key;
   for (const ChildProcess& child : tree.all()) {
@@ -52,18 +53,25 @@ void append_processes(std::string& out, const Selection& selection) {
                        grouped(tree.all().size()), seconds(tree.joined_cpu_ns()),
                        seconds(tree.shared_cpu_ns()), seconds(tree.other_cpu_ns())));
   out += "#\n";
-  out +=
-      "#   CPU s    Wall s   Count  Samples  Trace id      Joined by          Command\n"
-      "# .......  ........  ......  .......  ............  .................  "
-      "...........................\n#\n";
+  // Trace ids are whole.
+  std::size_t width = 12;
+  for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
+    if (rows[i].compile != kNoCompile)
+      width = std::max(width, display_width(attribution.label(rows[i].compile)));
+  }
+  out += fmt::format("#   CPU s    Wall s   Count  Samples  {}  Joined by          Command\n",
+                     cell("Trace id", width));
+  out += fmt::format("# .......  ........  ......  .......  {}  .................  {}\n#\n",
+                     std::string(width, '.'),
+                     std::string(kReportColumns - std::min<std::size_t>(59 + width, 90), '.'));
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
     const Row& row = rows[i];
     const std::string id = row.compile == kNoCompile ? "-" : attribution.label(row.compile);
     std::string line =
         fmt::format("{:>9.3f}{:>10.3f}{:>8}{:>9}  {}  {}  ", seconds(row.cpu_ns),
-                    seconds(row.wall_ns), grouped(row.count), grouped(row.samples), cell(id, 12),
+                    seconds(row.wall_ns), grouped(row.count), grouped(row.samples), cell(id, width),
                     cell(row.rule == JoinRule::kNone ? "-" : join_rule_text(row.rule), 17));
-    out += line + cut(row.title, kReportColumns - line.size()) + '\n';
+    out += line + cut(row.title, kReportColumns - std::min(line.size(), kReportColumns - 1)) + '\n';
   }
   if (rows.size() > kMaxRows)
     append_comment(out,
@@ -72,7 +80,7 @@ void append_processes(std::string& out, const Selection& selection) {
 
 void append_waited_for(std::string& out, const Selection& selection, CompileIndex index) {
   const Attribution& attribution = selection.attribution();
-  const ProcessTree& tree = selection.folded.processes();
+  const ProcessTree& tree = selection.analysis.processes();
   const Compile& compile = attribution.compiles()[index];
   if (tree.of(index).empty()) return;
   const std::vector<Interval> off = tree.off_cpu(index);

@@ -33,7 +33,7 @@ std::string row_text(const ProfileEntry& entry, const Function& function) {
 
 void append_table(std::string& out, const Selection& selection, const Profile& profile,
                   bool by_cumulative) {
-  const Functions& functions = selection.folded.functions();
+  const Functions& functions = selection.analysis.functions();
   std::vector<const ProfileEntry*> rows;
   for (const ProfileEntry& entry : profile.entries) rows.push_back(&entry);
   auto key = [&](const ProfileEntry* entry) {
@@ -67,23 +67,24 @@ void append_profile_tables(std::string& out, const Selection& selection) {
     });
     if (begin == end) continue;
     std::vector<StackCount> counts(begin, end);
-    bool waited = selection.options.phases.empty() && !selection.folded.cpu_only();
+    bool waited = selection.options.phases.empty() && !selection.analysis.cpu_only();
     if (waited) {
-      const auto waits = selection.folded.counts().waits_of(index);
+      const auto waits = selection.analysis.counts().waits_of(index);
       counts.insert(counts.end(), waits.begin(), waits.end());
       waited = !waits.empty();
     }
-    Profile profile = selection.folded.inside_compile(counts);
+    Profile profile = selection.analysis.inside_compile(counts);
     std::uint64_t calls = 0;
     for (const ProfileEntry& entry : profile.entries) calls += entry.on_stack;
     out += "#\n";
     append_comment(
         out, fmt::format("{}: compile {}", attribution.file_stem(index), attribution.label(index)));
     append_comment(
-        out, waited ? "ncalls: samples and waits with the function on the stack / as its "
-                      "leaf; times are the CPU time that samples stand for, and waits by length."
-                    : "ncalls: samples with the function on the stack / as its leaf; times "
-                      "are the CPU time that samples stand for.");
+        out, waited
+                 ? "ncalls N/M: it was on the stack in N samples and waits, and innermost in "
+                   "M of them; times are the CPU time that samples stand for, and waits by length."
+                 : "ncalls N/M: it was on the stack in N samples, and innermost in M of them; "
+                   "times are the CPU time that samples stand for.");
     out += fmt::format("         {} function calls ({} primitive calls) in {:.3f} seconds\n\n",
                        calls, profile.samples, static_cast<double>(profile.ns) * 1e-9);
     append_table(out, selection, profile, false);

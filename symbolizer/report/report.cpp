@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
+#include "symbolizer/report/findings.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -18,7 +20,11 @@ Selection select(const Analysis& analysis, const ReportOptions& options) {
   std::sort(selection.compiles.begin(), selection.compiles.end());
   selection.compiles.erase(std::unique(selection.compiles.begin(), selection.compiles.end()),
                            selection.compiles.end());
-  for (const StackCount& count : analysis.counts().all()) {
+  const std::vector<bool> helpers = helper_threads(analysis);
+  for (StackCount count : analysis.counts().all()) {
+    // Compilers and compile workers have no Python or no torch that says so.
+    if (count.compile == kNoCompile && count.phase == Phase::kRuntime && helpers[count.thread])
+      count.phase = Phase::kKernelCompile;
     if (!options.compiles.empty() &&
         !std::binary_search(selection.compiles.begin(), selection.compiles.end(), count.compile)) {
       continue;
@@ -36,7 +42,7 @@ Selection select(const Analysis& analysis, const ReportOptions& options) {
 
 // Those of one compile.
 Selection part(const Selection& selection, CompileIndex compile) {
-  Selection one{selection.folded, selection.options, {compile}, {}};
+  Selection one{selection.analysis, selection.options, {compile}, {}};
   for (const StackCount& count : selection.counts) {
     if (count.compile != compile) continue;
     one.counts.push_back(count);
@@ -58,26 +64,50 @@ void append_tables(std::string& out, const Selection& selection) {
 
 }  // namespace
 
+std::vector<bool> helper_threads(const Analysis& analysis) {
+  std::set<std::int32_t> pids;
+  for (const ChildProcess& child : analysis.processes().all()) {
+    if (child.rule != JoinRule::kNone || child.worker) pids.insert(child.pid);
+  }
+  // A child that compiles itself is no helper.
+  for (const Compile& compile : analysis.attribution().compiles()) pids.erase(compile.pid);
+  std::vector<bool> helpers;
+  for (const Thread& thread : analysis.attribution().recording().tables().threads)
+    helpers.push_back(pids.contains(thread.pid));
+  return helpers;
+}
+
 std::string render_report(const Analysis& analysis, const ReportOptions& options) {
   Selection selection = select(analysis, options);
   std::string out;
-  append_header(out, selection);
-  append_compile_table(out, selection);
+  append_title(out, selection);
   if (options.compiles.empty()) {
+    const Findings findings = find(selection);
+    const bool cut_short = options.phases.empty() && append_summary(out, selection, findings);
+    out += "#\n";
+    append_compile_table(out, selection);
+    if (cut_short) append_details(out, selection, findings);
     append_tables(out, selection);
     append_processes(out, selection);
     append_gpu(out, selection);
-    if (options.tables) append_profile_tables(out, selection);
-    return out;
+  } else {
+    out += "#\n";
+    append_compile_table(out, selection);
   }
   // Asked for compiles: a page of each.
-  for (CompileIndex compile : selection.compiles) {
+  for (CompileIndex compile :
+       options.compiles.empty() ? std::vector<CompileIndex>{} : selection.compiles) {
     if (compile != selection.compiles.front()) out += "#\n";
     append_compile_page(out, selection, compile);
     out += "#\n";
     append_tables(out, part(selection, compile));
     if (options.tables) append_profile_tables(out, part(selection, compile));
   }
+  out += "#\n";
+  append_about(out, selection);
+  append_losses(out, selection);
+  // Long, and asked for with one compile or where there are no pictures: an appendix.
+  if (options.compiles.empty() && options.tables) append_profile_tables(out, selection);
   return out;
 }
 

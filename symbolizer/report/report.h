@@ -20,6 +20,7 @@ struct ReportOptions {
   double percent_limit = 0.5;  // rows of the symbol table below it are left out, and counted
   bool children = false;       // also the share of samples with the row anywhere on the stack
   bool tables = false;         // per compile: 20 rows by tottime and 20 by cumtime
+  bool losses = false;         // what is lost or incomplete in full, at the end
 };
 
 std::string render_report(const Analysis& analysis, const ReportOptions& options);

@@ -16,18 +16,21 @@ inline constexpr std::size_t kReportColumns = 100;
 
 // What the options leave of the samples.
 struct Selection {
-  const Analysis& folded;
+  const Analysis& analysis;
   const ReportOptions& options;
   std::vector<CompileIndex> compiles;  // all, if the options name none
   std::vector<StackCount> counts;
   std::uint64_t samples = 0;
   std::uint64_t ns = 0;  // of CPU time that these stand for
 
-  const Attribution& attribution() const { return folded.attribution(); }
-  const Tables& tables() const { return folded.attribution().recording().tables(); }
+  const Attribution& attribution() const { return analysis.attribution(); }
+  const Tables& tables() const { return analysis.attribution().recording().tables(); }
 };
 
-void append_header(std::string& out, const Selection& selection);
+// The first line, and what was selected. Then, at the end: how it was recorded, and how complete it is.
+void append_title(std::string& out, const Selection& selection);
+void append_about(std::string& out, const Selection& selection);
+void append_losses(std::string& out, const Selection& selection);
 void append_compile_table(std::string& out, const Selection& selection);
 // Of each of them: what is known beyond its row.
 void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile);
@@ -41,6 +44,9 @@ void append_gpu(std::string& out, const Selection& selection);
 void append_waits(std::string& out, const Selection& selection);
 void append_profile_tables(std::string& out, const Selection& selection);
 
+// By ThreadId: whether its process was started for a compile (compilers, compile workers).
+std::vector<bool> helper_threads(const Analysis& analysis);
+
 // ---- text ------------------------------------------------------------------------------------
 // A name from the target in `width` columns: escaped, cut, and filled up with spaces on the right.
 std::string cell(std::string_view text, std::size_t width, bool keep_tail = false);
@@ -51,6 +57,10 @@ std::string one_line(std::string_view text);
 // "<title>  <text>" with the text broken at spaces into lines below each other, at most `most`.
 void append_item(std::string& out, std::string_view title, std::string_view text,
                  std::size_t most = 6);
+// The text broken at spaces into at most `most` lines, the first after `first` and the others after
+// `rest`, which are as they are printed.
+void append_wrapped(std::string& out, std::string_view first, std::string_view rest,
+                    std::string_view text, std::size_t most);
 // "# <text>" broken at spaces into lines.
 void append_comment(std::string& out, std::string_view text);
 // "12,345".

@@ -4,6 +4,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "symbolizer/attribution/process_command.h"
 #include "symbolizer/base/hash.h"
 #include "symbolizer/base/interner.h"
 #include "symbolizer/base/text.h"
@@ -69,7 +70,7 @@ std::size_t max_width(SortKey key) {
 class SymbolTable {
  public:
   explicit SymbolTable(const Selection& selection)
-      : selection_(selection), functions_(selection.folded.functions()) {
+      : selection_(selection), functions_(selection.analysis.functions()) {
     // Functions whose object or file has the same short name share a number.
     std::unordered_map<std::string_view, std::uint32_t> known;
     for (FunctionId id = 0; id < functions_.size(); ++id) {
@@ -77,6 +78,13 @@ class SymbolTable {
       auto [it, added] = known.try_emplace(name, static_cast<std::uint32_t>(dsos_.size()));
       if (added) dsos_.push_back(name);
       dso_of_function_.push_back(it->second);
+    }
+    std::unordered_map<std::string, std::uint32_t> commands;
+    for (std::string& command : thread_commands(selection.tables())) {
+      auto [it, added] =
+          commands.try_emplace(command, static_cast<std::uint32_t>(commands_.size()));
+      if (added) commands_.push_back(std::move(command));
+      command_of_thread_.push_back(it->second);
     }
     for (SortKey key : selection.options.sort) {
       if (std::find(columns_.begin(), columns_.end(), key) == columns_.end()) {
@@ -167,7 +175,7 @@ class SymbolTable {
       std::uint32_t& part = key[static_cast<std::size_t>(column)];
       switch (column) {
         case SortKey::kComm:
-          part = selection_.tables().threads[count.thread].comm;
+          part = command_of_thread_[count.thread];
           break;
         case SortKey::kDso:
           part = dso_of_function_[function];
@@ -200,7 +208,7 @@ class SymbolTable {
     std::uint32_t part = key[static_cast<std::size_t>(column)];
     switch (column) {
       case SortKey::kComm:
-        return std::string(selection_.tables().strings[part]);
+        return commands_[part];
       case SortKey::kDso:
         return std::string(dsos_[part]);
       case SortKey::kSymbol: {
@@ -245,6 +253,8 @@ class SymbolTable {
   std::vector<SortKey> columns_;
   std::vector<std::string_view> dsos_;
   std::vector<std::uint32_t> dso_of_function_;
+  std::vector<std::string> commands_;
+  std::vector<std::uint32_t> command_of_thread_;
   std::vector<Row> rows_;
   IndexTable index_;
 };

@@ -38,17 +38,23 @@ std::string one_line(std::string_view text) {
 void append_item(std::string& out, std::string_view title, std::string_view text,
                  std::size_t most) {
   constexpr std::size_t kTitle = 14;
+  const std::string first = "  " + cell(title, kTitle) + ' ';
+  append_wrapped(out, first, std::string(display_width(first), ' '), text, most);
+}
+
+void append_wrapped(std::string& out, std::string_view first, std::string_view rest_indent,
+                    std::string_view text, std::size_t most) {
   std::string rest = escape_terminal(one_line(text));
-  std::string indent = "  " + cell(title, kTitle) + ' ';
-  std::size_t width = kReportColumns - indent.size();
+  std::string indent(first);
   for (std::size_t line = 1; !rest.empty(); ++line) {
+    const std::size_t width = kReportColumns - display_width(indent);
     // Byte positions are at least as many as columns: the last space that surely fits.
     std::size_t space = display_width(rest) <= width ? rest.size() : rest.rfind(' ', width);
     bool last = line == most || space == std::string::npos || space == 0;
     out += indent + (last ? truncate_columns(rest, width) : rest.substr(0, space)) + '\n';
     if (last || space >= rest.size()) return;
     rest.erase(0, space + 1);
-    indent.assign(indent.size(), ' ');
+    indent = rest_indent;
   }
 }
 

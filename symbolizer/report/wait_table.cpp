@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "symbolizer/attribution/process_command.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
 
@@ -34,7 +35,7 @@ struct WaitSums {
 
 WaitSums sum_up(const Selection& selection) {
   const Tables& tables = selection.tables();
-  const Waits& waits = selection.folded.counts().recorded_waits();
+  const Waits& waits = selection.analysis.counts().recorded_waits();
   const bool all = selection.options.compiles.empty();
   WaitSums sums;
   std::map<std::tuple<WaitKind, FrameId, std::string_view>, Row> rows;
@@ -103,6 +104,7 @@ void append_waits(std::string& out, const Selection& selection) {
   out += "#\n";
   out += fmt::format("# {:>9} {:>9}  {:<10}  {:<15}  {}\n", "Wait s", "Times", "For", "Thread",
                      "Where");
+  const std::vector<std::string> commands = thread_commands(selection.tables());
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < sums.rows.size(); ++i) {
     const Row& row = sums.rows[i];
@@ -110,8 +112,7 @@ void append_waits(std::string& out, const Selection& selection) {
       left_out = sums.rows.size() - i;
       break;
     }
-    const std::string_view comm =
-        selection.tables().strings[selection.tables().threads[row.thread].comm];
+    const std::string& comm = commands[row.thread];
     std::string where = "(no stack)";
     if (row.has_frame) where = place_text(selection.attribution().frames()[row.frame], 46);
     out += fmt::format("  {:>9.3f} {:>9}  {:<10}  {}  {}\n", seconds(row.ns), grouped(row.count),

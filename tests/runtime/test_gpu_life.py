@@ -238,5 +238,5 @@ def test_a_rate_cap_is_counted(dynprof, start, tmp_path):
     assert len(dump.calls) + len(dump.items) + left_out == 10_002
     assert 1 <= len(dump.calls) < 5000 and dump.orphans == 0
     assert len(dump.work) == sum(call.works for call in dump.calls)
-    report = (tmp_path / "out" / "report.txt").read_text()
+    report = dynprof.run("report", tmp_path / "out", "--losses").out
     assert f"{left_out:,}" in report, report

@@ -82,7 +82,7 @@ def test_memory_that_does_not_come(dynprof, spawn, tmp_path, venv_python):
 
 
 def report_of(dynprof, tmp_path):
-    return dynprof.run("report", tmp_path / "out").out
+    return dynprof.run("report", tmp_path / "out", "--losses").out
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ TEST_F(Report, TheHeaderSaysWhatItIsAndWhatWasLost) {
   fake.sample(thread, torch.running(), 0, 0, 3);
   fake.sample(thread, torch.tracing(), torch.forward(0, 0, 0, 0x1000), 0, 3);
   fake.sample(thread, torch.tracing());
-  std::string text = report();
+  std::string text = report({.losses = true});
   EXPECT_TRUE(text.starts_with("# dynprof-bpf 0.1.0: python3 train.py (pid 100)\n")) << text;
   EXPECT_TRUE(has(text, "Python 3.11.7, torch 2.13.0+cpu; testhost, Linux 6.1.0"));
   EXPECT_TRUE(has(text,
@@ -66,6 +66,33 @@ TEST_F(Report, TheHeaderSaysWhatItIsAndWhatWasLost) {
       has(text, "In compiles: 4 samples, 75.00% with a trace id (1 unattributed); 3 of run"));
 }
 
+TEST_F(Report, LossesAreOneLineAtTheEnd) {
+  fake.edit_trailer().counters = {{"samples", 999}, {"ring_full", 1}, {"edge_lost", 3}};
+  fake.sample(thread, torch.running(), 0, 0, 992);
+  fake.sample(thread, torch.running(), 0, kSampleTruncated, 4);
+  fake.sample(thread, torch.running(), 0, kSampleNativeCut, 3);
+  std::string text = report();
+  EXPECT_TRUE(
+      text.ends_with("# 99.2 % of samples complete (7 with a stack cut short, 1 lost); 1 "
+                     "other kind of loss; see --losses\n"))
+      << text;
+  EXPECT_FALSE(has(text, "ring buffer was full"));
+}
+
+TEST_F(Report, WhatHasNoPythonIsNoLoss) {
+  ThreadId compiler = fake.thread(200, 200, "cc1plus");
+  fake.edit_trailer().counters = {
+      {"samples", 4}, {"not_python", 2}, {"no_thread_state", 5}, {"no_frame", 1}};
+  fake.sample(thread, torch.running(), 0, 0, 2);
+  fake.sample(compiler, fake.stack({fake.native("parse", "/usr/lib/cc1plus")}), 0, kSampleNoPython,
+              2);
+  EXPECT_TRUE(report().ends_with("# 100.0 % of samples complete; see --losses\n"));
+  std::string text = report({.losses = true});
+  EXPECT_TRUE(has(text, "# Lost or incomplete: nothing\n# Counted, and no loss:\n")) << text;
+  EXPECT_EQ(line_with(text, "no Python was found"),
+            "# 2 samples in processes where no Python was found");
+}
+
 TEST_F(Report, DamageIsTold) {
   fake.set_complete(false);
   fake.add_damage("chunk 7 is damaged: 12 samples dropped");
@@ -73,7 +100,7 @@ TEST_F(Report, DamageIsTold) {
   std::string text = report();
   EXPECT_TRUE(has(text, "no end mark"));
   EXPECT_TRUE(has(text, "Damage: chunk 7 is damaged"));
-  EXPECT_TRUE(has(text, "Lost or incomplete: nothing"));
+  EXPECT_TRUE(has(report({.losses = true}), "Lost or incomplete: nothing"));
 }
 
 TEST_F(Report, OneRowPerCompile) {
@@ -84,13 +111,11 @@ TEST_F(Report, OneRowPerCompile) {
   fake.sample(thread, torch.lowering_backward(), torch.backward_of(0, 0, 0, 0x2000));
   std::string text = report();
   EXPECT_EQ(line_with(text, "Trace id"),
-            "# Trace id Function Wall s CPU s dynamo aot induct kernel "
-            "other");
-  EXPECT_EQ(line_with(text, "Block.forward"),
-            "0/0 < Block.forward model.py:7 0.04 0.04 75% - 25% - -");
-  EXPECT_EQ(line_with(text, "backward 0/0"),
-            "backward 0/0 > Block.forward model.py:7 0.01 0.01 - - 100% - -");
-  EXPECT_EQ(line_with(text, "  all"), "all 0.05 60% - 40% - -");
+            "# Trace id Function Wall s CPU s dynamo aot inductor kernel");
+  EXPECT_EQ(line_with(text, "  0/0  "), "0/0 < Block.forward model.py:7 0.04 0.04 75% - 25% -");
+  EXPECT_EQ(line_with(text, "  backward 0/0  "),
+            "backward 0/0 > Block.forward model.py:7 0.01 0.01 - - 100% -");
+  EXPECT_EQ(line_with(text, "  all"), "all 0.050 0.05 60% - 40% -");
   EXPECT_TRUE(has(text, "<: had begun before"));
   EXPECT_TRUE(has(text, ">: was still open"));
 }
@@ -99,7 +124,7 @@ TEST_F(Report, AnAttemptWithoutSamplesHasNoTimes) {
   fake.sample(thread, torch.running());
   fake.sample(thread, torch.tracing(), torch.forward(0, 0, 1, 0x1000));
   fake.sample(thread, torch.running());
-  EXPECT_EQ(line_with(report(), "  0/0  "), "0/0 - - - - - - - -");
+  EXPECT_EQ(line_with(report(), "  0/0  "), "0/0 - - - - - - -");
 }
 
 TEST_F(Report, SymbolsAsPerfPrintsThem) {
@@ -178,7 +203,7 @@ TEST_F(Report, CompilesAndPhasesCanBeChosen) {
   fake.sample(thread, torch.lowering(), torch.forward(0, 0, 0, 0x1000), 0, 1);
   fake.sample(thread, torch.tracing(), torch.forward(1, 0, 0, 0x1000), 0, 7);
   std::string text = report({.compiles = {0}, .phases = {Phase::kInductor}});
-  EXPECT_TRUE(has(text, "Only compiles [0/0], phases inductor: 1 samples"));
+  EXPECT_TRUE(has(text, "Only compiles [0/0], phases inductor: 1 sample"));
   EXPECT_EQ(line_with(text, "[p]"), "100.00% python3 compile_fx.py [p] compile_fx_inner");
   EXPECT_FALSE(has(text, "\n  1/0 "));
   EXPECT_TRUE(has(report({.phases = {Phase::kCudagraphs}}), "# No samples."));

@@ -132,6 +132,7 @@ Result<ReportOptions> report_options(const ReportArguments& arguments,
   ReportOptions options;
   options.percent_limit = arguments.percent_limit;
   options.children = arguments.children;
+  options.losses = arguments.losses;
   if (!arguments.compile.empty()) {
     ASSIGN_OR_RETURN(options.compiles, find_compiles(attribution, arguments.compile));
     options.tables = true;  // one compile: its two tables too

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <numeric>
 
+#include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/sections.h"
 #include "user/cli/cmd_compiles.h"
@@ -12,21 +13,35 @@
 namespace dynprof {
 namespace {
 
-constexpr std::size_t kMaxLabel = 24;
+// Longer than any that torch gives.
+constexpr std::size_t kMaxLabel = 40;
+constexpr std::size_t kLeastFunction = 10;
+constexpr std::size_t kMaxDetailLines = 6;
 constexpr std::size_t kMaxApart = 50;  // graph breaks of no known compile
 
-// Shares of the wall time; what no column names is in none.
+// The columns of `report`, as far as torch's own account tells them apart.
 struct Column {
-  const char* title;
-  std::uint32_t phases;  // bit per Phase
+  std::string title;
+  PhaseGroup group;
+  std::size_t width() const { return title.size() + 1; }
 };
-constexpr std::uint32_t bit(Phase phase) { return 1u << static_cast<unsigned>(phase); }
-constexpr Column kColumns[] = {
-    {"dynamo", bit(Phase::kDynamo) | bit(Phase::kGuards)},
-    {"aot", bit(Phase::kAotAutograd)},
-    {"induct", bit(Phase::kInductor) | bit(Phase::kAutotune)},
-    {"kernel", bit(Phase::kKernelCompile) | bit(Phase::kWait)},
+
+struct Layout {
+  std::vector<Column> columns;
+  std::size_t label_width = 8;
+  std::size_t function_width = 0;
 };
+
+GroupTimes times_of(const HistoryRow& row) {
+  GroupTimes times;
+  for (const HistoryPhase& phase : row.phases)
+    times.add(phase.phase, static_cast<std::uint64_t>(std::max(0.0, phase.self_s) * 1e9));
+  auto count = [](std::int64_t number) { return static_cast<std::uint64_t>(number); };
+  times.answer_from(cache_answer(count(row.cache.fx_hits), count(row.cache.fx_misses),
+                                 count(row.cache.aot_hits), count(row.cache.aot_misses)));
+  times.join_kernel();
+  return times;
+}
 
 std::string label_of(const HistoryRow& row) {
   std::string id = row.trace_id.empty() ? "-" : row.trace_id;
@@ -56,18 +71,40 @@ std::string started(const HistoryRow& row) {
   return {text.data(), std::strftime(text.data(), text.size(), format, &local)};
 }
 
-std::string shares_of(const HistoryRow& row) {
+std::string shares_of(const HistoryRow& row, const Layout& layout) {
+  const GroupTimes times = times_of(row);
   std::string text;
-  double wall = row.wall_s();
-  for (const Column& column : kColumns) {
-    double share = 0;
-    for (const HistoryPhase& phase : row.phases) {
-      if (column.phases & bit(phase.phase)) share += phase.self_s;
-    }
-    text += wall <= 0 || share <= 0 ? fmt::format("{:>7}", "-")
-                                    : fmt::format("{:>6.0f}%", 100 * std::min(1.0, share / wall));
+  const double wall = row.wall_s();
+  for (const Column& column : layout.columns) {
+    const double share = static_cast<double>(times.of(column.group)) * 1e-9;
+    text += fmt::format(
+        "{:>{}}",
+        wall <= 0 || share <= 0 ? "-" : fmt::format("{:.0f}%", 100 * std::min(1.0, share / wall)),
+        column.width());
   }
   return text;
+}
+
+Layout lay_out(const CompileHistory& history) {
+  using enum PhaseGroup;
+  Layout layout;
+  std::array<bool, kPhaseGroups> used{};
+  for (const HistoryRow& row : history.rows) {
+    const GroupTimes times = times_of(row);
+    for (std::size_t i = 0; i < kPhaseGroups; ++i) used[i] |= times.ns[i] * 200 > times.whole();
+    layout.label_width = std::max(layout.label_width, display_width(cut(label_of(row), kMaxLabel)));
+  }
+  std::size_t taken = 2 + layout.label_width + 1 + 9 + 8 + 5 + 7;
+  for (PhaseGroup group : {kDynamo, kAot, kInductor, kAutotune, kCache, kOther}) {
+    const bool always = group == kDynamo || group == kAot || group == kInductor;
+    if (!always && !used[static_cast<std::size_t>(group)]) continue;
+    std::string title = phase_group_name(group).column;
+    if (group == kInductor) title += std::string("+") + phase_group_name(kKernel).column;
+    layout.columns.push_back({std::move(title), group});
+    taken += layout.columns.back().width();
+  }
+  layout.function_width = kReportColumns - std::min(taken, kReportColumns - kLeastFunction);
+  return layout;
 }
 
 const char* cache_word(const CacheUse& cache) {
@@ -77,14 +114,8 @@ const char* cache_word(const CacheUse& cache) {
   return misses == 0 ? "hit" : "part";
 }
 
-// "      word: text" in one line.
-void append_detail(std::string& out, std::string_view word, std::string text) {
-  text.resize(std::min<std::size_t>(text.size(), 4 * kReportColumns));
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  auto end =
-      std::unique(text.begin(), text.end(), [](char a, char b) { return a == ' ' && b == ' '; });
-  text.erase(end, text.end());
-  out += cut(fmt::format("      {}: {}", word, text), kReportColumns) + '\n';
+void append_detail(std::string& out, std::string_view word, std::string_view text) {
+  append_wrapped(out, fmt::format("      {}: ", word), "        ", text, kMaxDetailLines);
 }
 
 void append_break(std::string& out, const HistoryBreak& cause) {
@@ -98,14 +129,14 @@ void append_break(std::string& out, const HistoryBreak& cause) {
 }
 
 void append_row(std::string& out, const HistoryRow& row, const CompileHistory& history,
-                std::size_t label_width) {
-  std::size_t width = kReportColumns - 2 - label_width - 1 - 9 - 8 - 7 * std::size(kColumns) - 11;
+                const Layout& layout) {
+  const std::size_t width = layout.function_width;
   std::string function =
       row.function.empty() ? std::string("-") : place_of(row.function, row.file, row.line, width);
   std::string wall = row.wall_s() > 0 ? fmt::format("{:.2f}", row.wall_s()) : "-";
-  out += "  " + cell(label_of(row), label_width) + ' ' + cell(function, width) +
-         fmt::format("{:>9}{:>8}", started(row), wall) + shares_of(row) +
-         fmt::format("{:>5}{:>6}\n",
+  out += "  " + cell(label_of(row), layout.label_width) + ' ' + cell(function, width) +
+         fmt::format("{:>9}{:>8}", started(row), wall) + shares_of(row, layout) +
+         fmt::format("{:>5}{:>7}\n",
                      row.graph_breaks.empty() ? std::string("-")
                                               : fmt::format("{}", row.graph_breaks.size()),
                      cache_word(row.cache));
@@ -147,20 +178,20 @@ std::string compiles_table(const CompileHistory& history) {
   append_head(out, history);
   if (!history.rows.empty()) {
     std::vector<const HistoryRow*> rows;
-    std::size_t label_width = 8;
-    for (const HistoryRow& row : history.rows) {
-      rows.push_back(&row);
-      label_width = std::max(label_width, display_width(cut(label_of(row), kMaxLabel)));
-    }
+    for (const HistoryRow& row : history.rows) rows.push_back(&row);
     std::stable_sort(rows.begin(), rows.end(), [](const HistoryRow* a, const HistoryRow* b) {
       return a->start_us.value_or(0) < b->start_us.value_or(0);
     });
-    std::size_t width = kReportColumns - 2 - label_width - 1 - 9 - 8 - 7 * std::size(kColumns) - 11;
-    out += "#\n# " + cell("Trace id", label_width) + ' ' + cell("Function", width) +
-           fmt::format("{:>9}{:>8}", "Started", "Wall s");
-    for (const Column& column : kColumns) out += fmt::format("{:>7}", column.title);
-    out += fmt::format("{:>5}{:>6}\n", "Brk", "Cache");
-    for (const HistoryRow* row : rows) append_row(out, *row, history, label_width);
+    const Layout layout = lay_out(history);
+    append_comment(out,
+                   "Shares of the wall time as torch itself accounts for it, which does not tell "
+                   "Inductor's lowering and the compilers it runs apart.");
+    out += "#\n# " + cell("Trace id", layout.label_width) + ' ' +
+           cell("Function", layout.function_width) + fmt::format("{:>9}{:>8}", "Started", "Wall s");
+    for (const Column& column : layout.columns)
+      out += fmt::format("{:>{}}", column.title, column.width());
+    out += fmt::format("{:>5}{:>7}\n", "Brk", "Lookup");
+    for (const HistoryRow* row : rows) append_row(out, *row, history, layout);
   }
   std::vector<const HistoryBreak*> apart;
   for (const HistoryBreak& cause : history.graph_breaks) {

@@ -153,7 +153,7 @@ void add_report(CLI::App& app, CommandLine& line) {
       ->required()
       ->type_name("DIR");
   verb->add_option("--compile", line.report.compile,
-                   "only this trace id: 0/1, 0/1_1, 'backward 0/0'")
+                   "only this trace id: 0/1, 0/1_1, 'backward 0/0'; or all of a function: 4")
       ->type_name("ID");
   verb->add_option("--phase", line.report.phase, "only this phase: dynamo, inductor, ...")
       ->type_name("PHASE");
@@ -171,6 +171,7 @@ void add_report(CLI::App& app, CommandLine& line) {
   verb->add_option("--symbols", line.report.symbols,
                    "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
+  verb->add_flag("--losses", line.report.losses, "list what was lost or is incomplete");
   verb->add_flag("--stdio", line.report.stdio, "ignored, for compatibility with perf");
 }
 

@@ -25,12 +25,13 @@ struct RecordOptions {
 
 struct ReportArguments {
   std::string directory;
-  std::string compile;  // "0/1", "0/1_1", "backward 0/0"; "": all
+  std::string compile;  // "0/1", "0/1_1", "backward 0/0", "4"; "": all
   std::string phase;
   std::string sort;
   double percent_limit = ReportOptions().percent_limit;
   bool children = false;
   bool cpu_only = false;
+  bool losses = false;  // what was lost in full
   bool stdio = false;   // changes nothing
   std::string symbols;  // directory of files to take native names from
 };
