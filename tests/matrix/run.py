@@ -85,9 +85,9 @@ class Rows:
 
 
 def groups(pythons, wanted):
-    """[(torch, 3.x, [names])]: what shares an unpacked torch, releases together."""
+    """[(torch, 3.x, [names])]: what shares an unpacked torch, releases together, the newest first."""
     found = {}
-    for torch in TORCHES:
+    for torch in reversed(TORCHES):
         for name in pythons:
             if wanted(f"{name}-{torch}"):
                 found.setdefault((torch, name.split()[0]), []).append(name)

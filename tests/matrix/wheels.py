@@ -32,6 +32,8 @@ def pip_install(folder, minor, *requirements):
     """pip's errors, None where it worked."""
     argv = (
         [support.VENV / "bin" / "python", "-m", "pip", "-q", "--no-input", "install", "--upgrade", "--target", folder]
+        # Wheels of gigabytes are used once, and pip would compile for its own CPython.
+        + ["--no-cache-dir", "--no-compile"]
         + ["--only-binary", ":all:", "--implementation", "cp", "--python-version", minor, *requirements]
     )
     try:
@@ -110,6 +112,6 @@ def cuda_folder(cache, torch):
 
 def python_with(site, python, script):
     """Makes `script` a program that becomes that interpreter with what is in that folder."""
-    script.write_text(f'#!/bin/sh\nexport PYTHONPATH="{site}" PYTHONDONTWRITEBYTECODE=1\nexec "{python}" "$@"\n')
+    script.write_text(f'#!/bin/sh\nexport PYTHONPATH="{site}"\nexec "{python}" "$@"\n')
     script.chmod(0o755)
     return script
