@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "bpf/events.h"
+
 namespace dynprof {
 namespace {
 
