@@ -1,5 +1,5 @@
 // The bytes of a recording file: its header, the header of a chunk, and the bounds both sides keep.
-// docs/recording-format.md is the specification; this is its constants.
+// docs/reference/recording-format.md is the specification; this is its constants.
 #pragma once
 
 #include <array>

@@ -247,7 +247,7 @@ struct ObjectFile {
   bool operator==(const ObjectFile&) const = default;
 };
 
-// What is known once, at the start. Kept as JSON in the file; see docs/recording-format.md.
+// What is known once, at the start. Kept as JSON in the file; see docs/reference/recording-format.md.
 // Meta.mode: nothing in the target was changed, so only samples tell of compiles.
 inline constexpr const char* kPassiveMode = "passive";
 

@@ -1,5 +1,5 @@
 // Tables to bytes and back, one chunk's worth at a time. Every chunk stands alone: differences are
-// taken from entries of the same chunk only. Layouts: docs/recording-format.md.
+// taken from entries of the same chunk only. Layouts: docs/reference/recording-format.md.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ class GpuTable {
     if (summary_.bare_calls > 0)
       append_comment(out_,
                      fmt::format("{}{} CUDA calls were seen without libdynprof_cupti.so: how long "
-                                 "what they started ran is not known (docs/gpu.md)",
+                                 "what they started ran is not known (docs/concepts/gpu.md)",
                                  timed ? "" : "GPU: ", grouped(summary_.bare_calls)));
     if (gpu_.orphans() > 0)
       append_comment(out_, fmt::format("{} of them were launched before the recording began",
