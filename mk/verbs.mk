@@ -1,7 +1,7 @@
 # The verbs. "## text" after a verb is its line in `make help`.
 
 .PHONY: all setup demo check test-interpreters check-unit check-load check-runtime check-style check-format faults kernels matrix clean-matrix \
-        test-binaries unit fuzz fuzz-long fuzz-replays bench bench-cost format tidy install clean distclean help
+        test-binaries unit fuzz fuzz-long fuzz-replays bench bench-cost format tidy reference install clean distclean help
 
 all: $(PROGRAM)  ## build build/dynprof-bpf
 	$(Q)scripts/own.sh $(ROOT_BUILD)
@@ -31,7 +31,7 @@ check: setup test-interpreters  ## everything: style, unit tests (plain and sani
 test-interpreters: setup
 	$(Q)scripts/interpreters.sh 3.14 3.15
 
-check-style:  ## include edges, file sizes, shell scripts
+check-style:  ## include edges, file sizes, documentation links, shell scripts
 	$(Q)scripts/check.py style
 
 check-unit: unit  ## unit tests (no root); with SAN=1 the sanitized ones
@@ -90,6 +90,9 @@ $(ROOT_BUILD)/tidy/%.ok: %.cpp .clang-tidy | $(GENERATED)
 	@touch $@
 
 tidy: $(TIDY_STAMPS)  ## clang-tidy over symbolizer/ and user/
+
+reference: all  ## rewrite the generated pages of docs/reference
+	$(Q)packaging/reference.py $(PROGRAM)
 
 install: all $(BUILD)/dynprof-bpf.1  ## PREFIX (/usr/local) and DESTDIR are honoured
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/dynprof-bpf

@@ -151,6 +151,7 @@ def with_report(name, argv, report, env=None, show=False, nothing_run=None):
 def step_style():
     count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
     count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
+    count.add(tool("doc-links", [sys.executable, "tests/check_links.py"]))
     scripts = [*sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "packaging").glob("*.sh")]), ROOT / ".ci" / "run"]
     count.add(tool("shell-syntax", ["bash", "-c", 'for f; do bash -n "$f" || exit 1; done', "_", *scripts]))
     if shutil.which("shellcheck"):

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 import pytest
 
 import gpu_library as gpu
+import json_schema
 import samples
 from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell
 
@@ -56,7 +57,9 @@ def test_every_launch_has_its_stack_thread_and_work(dynprof, spawn, tmp_path, in
     report = (tmp_path / "out" / "report.txt").read_text()
     assert "GPU: 76 CUDA calls, 91 kernels and copies" in report
     assert "plain(float*)" in report and "gpu_job.py:" in report
-    ledger = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]
+    document = json.loads((tmp_path / "out" / "compiles.json").read_text())
+    assert json_schema.compiles_problems(document) == []
+    ledger = document["gpu"]
     assert (ledger["calls"], ledger["work"], ledger["work_without_call"]) == (76, 91, 0)
 
 

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+import json_schema
 import support
 
 pytestmark = pytest.mark.root_bpf
@@ -60,73 +61,20 @@ def test_files_are_private(compile_run):
 
 # ---- compiles.json -------------------------------------------------------------------------------
 
-NUMBER = (int, float)
-TOP = {
-    "version": int,
-    "pid": int,
-    "torch": str,
-    "python": str,
-    "frequency_hz": int,
-    "samples": int,
-    "lost": dict,
-    "compiles": list,
-}
-# None: a type alone is not enough; see the checks below.
-ROW = {
-    "trace_id": str,
-    "attempt": int,
-    "kind": str,
-    "function": (str, type(None)),
-    "file": (str, type(None)),
-    "line": (int, type(None)),
-    "process": int,
-    "thread": int,
-    "start_ns": int,
-    "wall_s": (*NUMBER, type(None)),
-    "cpu_s": (*NUMBER, type(None)),
-    "wait_s": (*NUMBER, type(None)),
-    "children_cpu_s": (*NUMBER, type(None)),
-    "exact": bool,
-    "complete": bool,
-    "phases": list,
-    "graph_breaks": list,
-    "recompile_reason": (str, type(None)),
-    "restart_reasons": list,
-    "failed": (str, type(None)),
-    "samples": int,
-    "generated": list,
-}
-PHASE = {
-    "name": str,
-    "wall_s": (*NUMBER, type(None)),
-    "cpu_s": (*NUMBER, type(None)),
-    "samples": int,
-}
-
-
-def check_fields(what, value, schema):
-    for field, kind in schema.items():
-        assert field in value, f"{what} has no {field}"
-        assert isinstance(value[field], kind), f"{what}: {field} is {value[field]!r}"
-        assert not isinstance(value[field], bool) or kind is bool, f"{what}: {field}"
-
-
 def test_ledger_schema(compile_run):
     ledger = compile_run.ledger
-    check_fields("compiles.json", ledger, TOP)
-    assert ledger["version"] == 1
+    assert json_schema.compiles_problems(ledger) == []
     assert ledger["pid"] == compile_run.truth["pid"]
     assert ledger["torch"] == compile_run.truth["torch"]
     assert ledger["python"] == compile_run.truth["python"]
     assert ledger["frequency_hz"] == 999
     for row in ledger["compiles"]:
-        check_fields(row["trace_id"], row, ROW)
-        assert re.fullmatch(r"(!\d+/)?\d+/\d+|!\d+", row["trace_id"])
-        assert row["kind"] in ("forward", "backward", "compiled_autograd", "export")
         assert row["samples"] > 0
-        for phase in row["phases"]:
-            check_fields(f"a phase of {row['trace_id']}", phase, PHASE)
         assert len({phase["name"] for phase in row["phases"]}) == len(row["phases"])
+        # What the job certainly had, so that the schema's optional parts are looked at too.
+        assert row["thread"] is not None and row["torch_phases"] and row["wait_kinds"]
+    assert any(row["children"] for row in ledger["compiles"])
+    assert "processes" in ledger
 
 
 def test_ledger_adds_up(compile_run):
