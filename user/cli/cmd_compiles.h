@@ -1,4 +1,4 @@
-// The tables of `compiles`: what a process compiled before anyone looked, as text.
+// The tables of `compiles`: what a process has compiled so far, as text.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The verbs. Each returns the exit status; what went wrong has been printed.
+// The verbs. Each returns the exit status and has printed its errors.
 #pragma once
 
 #include "user/cli/options.h"

@@ -17,12 +17,12 @@ class OutputDirectory {
   static Result<OutputDirectory> create(const std::string& path);
 
   Result<std::unique_ptr<OutputFile>> file(const std::string& name) const;
-  // A file that is kept even if we die while writing it: the recording.
+  // A file that is kept even if the program dies while writing it: the recording.
   Result<UniqueFd> plain_file(const std::string& name) const;
   Result<UniqueFd> readable(const std::string& name) const;
   Result<OutputDirectory> subdirectory(const std::string& name) const;
 
-  // Less is free where it lies than 64 MiB and than a twentieth of that file system.
+  // Less than 64 MiB and less than a twentieth of its file system are free.
   bool disk_is_nearly_full() const;
 
   const std::string& path() const { return path_; }

@@ -16,10 +16,10 @@ void prepare_standard_streams();
 // All of it to stdout, or an error that says why not.
 Result<void> print_out(std::string_view text);
 
-// To stderr. What cannot be written there is dropped: there is nowhere to say so.
+// To stderr. Text that cannot be written is dropped: there is no place to report it.
 void print_err(std::string_view text);
 
-// False: stderr does not take anything now, for example a terminal stopped with Control-S.
+// False: stderr cannot be written now, for example a terminal stopped with Control-S.
 bool stderr_is_ready();
 
 }  // namespace dynprof

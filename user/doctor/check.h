@@ -1,4 +1,4 @@
-// What `doctor` found out: one Check for each thing it looked at.
+// The result of `doctor`: one Check for each thing it examined.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,8 @@ struct Diagnosis {
 // "ok", "degraded", "missing", "unknown".
 const char* state_text(CheckState state);
 
-// How well a recording would work: kOk (fully), kDegraded or kMissing. What is not known does not make
-// it worse: the missing right that kept it from being probed does.
+// How well a recording would work: kOk (fully), kDegraded or kMissing. An unknown check does not make
+// it worse: the missing right that prevented the probe does.
 CheckState verdict(const Diagnosis& diagnosis);
 
 }  // namespace dynprof

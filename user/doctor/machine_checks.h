@@ -1,4 +1,4 @@
-// Settings of the machine and rights of this process, from files below `root`: "" but in tests.
+// Settings of the machine and rights of this process, from files below `root`: "" except in tests.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace dynprof {
 std::string chosen_word(std::string_view text);
 
 Check lockdown_check(const std::string& root);
-// kernel.* that a recording depends on; `admin`: we have CAP_SYS_ADMIN.
+// kernel.* that a recording depends on; `admin`: this process has CAP_SYS_ADMIN.
 std::vector<Check> sysctl_checks(const std::string& root, bool admin);
 Check capability_check(std::uint64_t effective, bool admin_for_perf);
-// A pid namespace, a seccomp filter: what a container brings.
+// Signs of a container: a pid namespace, a seccomp filter.
 Check container_check(const std::string& root, bool initial_pid_namespace);
 Check descriptor_check(std::uint64_t hard_limit);
 // Of the file system where the output directory would be made.

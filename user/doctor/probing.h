@@ -1,4 +1,4 @@
-// What the probes of `doctor` share.
+// Shared by the probes of `doctor`.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace dynprof {
 
-// What of the rights to record we have. `admin`: CAP_SYS_ADMIN.
+// Which of the rights to record this process has. `admin`: CAP_SYS_ADMIN.
 struct OwnRights {
   bool load_programs = false;
   bool admin = false;
 };
 OwnRights own_rights(std::uint64_t effective_capabilities);
 
-// How a check comes out whose probe ended with `problem`, 0 where it worked: what was refused to who may not
-// ask is not known, everything else has `failed`.
+// The state of a check whose probe ended with `problem`, 0: success. Without the rights to probe, a refusal
+// means unknown; every other failure is `failed`.
 struct Trial {
   std::string name = {};
   std::string works = {}, fails = {};  // findings; the reason is added to `fails`
@@ -26,7 +26,7 @@ struct Trial {
 };
 Check judge_trial(const Trial& trial, int problem, bool permitted);
 
-// The kernel's parts, each tried out; everything made for it is gone when this returns.
+// The kernel's parts, each probed; everything created for it is removed when this returns.
 std::vector<Check> bpf_checks(const OwnRights& rights);
 std::vector<Check> perf_checks(const OwnRights& rights);
 

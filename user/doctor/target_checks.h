@@ -1,4 +1,4 @@
-// What of the product would work on one process. Reads its memory and its files in /proc; changes nothing.
+// What would work on one process. Reads its memory and its files in /proc; changes nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -18,7 +18,7 @@ std::vector<Check> target_checks(pid_t pid);
 Check python_fault_check(const Error& why, const PythonDiscovery& details);
 Check gpu_check(const CudaMappings& cuda);
 Check tracer_check(const std::string& tracer_pid);  // the field TracerPid
-// Whether the arguments, each ended by a 0 byte, are of a dynprof-bpf that names this process.
+// Whether the arguments, each ended by a 0 byte, are those of a dynprof-bpf that records this process.
 bool records(std::string_view arguments, pid_t pid);
 
 }  // namespace dynprof

@@ -1,4 +1,4 @@
-// The files found so far, within the limits, each with a name of its own.
+// The files found so far, within the limits, each with a unique name.
 #pragma once
 
 #include <string>
@@ -15,11 +15,11 @@ class Collector {
 
   // Bytes the next file may have. Ask before reading one.
   std::size_t room() const;
-  // Whether there is place for one more; take() says so if there was none.
+  // Whether there is room for one more; take() reports it if there was none.
   bool place();
   // `hint` names the file, `extension` has its dot. Content beyond room() is cut.
   void add(GeneratedFile file, std::string_view hint, std::string_view extension);
-  // A sentence of ours on what could not be had.
+  // A sentence about what could not be read.
   void missing(std::string sentence) { code_.missing.push_back(std::move(sentence)); }
 
   GeneratedCode take();

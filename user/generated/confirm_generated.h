@@ -1,7 +1,7 @@
-// Two looks at a process that does not stop: what both found the same is believed. Between the moment
+// Two readings of a running process: only what both found identical is used. Between the moment
 // an object is found and the moment its text is read the target may free it, and the memory then holds
-// what other objects left there, well-formed and wrong. The second look begins at torch's tables
-// again, where what was freed during the first is not any more.
+// what other objects left there, well-formed and wrong. The second reading begins at torch's tables
+// again, where objects freed during the first no longer appear.
 #pragma once
 
 #include "user/generated/generated_file.h"

@@ -1,5 +1,5 @@
-// Everything a live torch process generated, found from outside: no code runs in it, nothing of it
-// stops. docs/concepts/generated-code.md says what is found, how, and what cannot be had.
+// All code that a live torch process generated, found from outside: no code runs in it, and it never
+// stops. docs/concepts/generated-code.md describes what is found, how, and what is not available.
 #pragma once
 
 #include <sys/types.h>
@@ -10,8 +10,8 @@
 
 namespace dynprof {
 
-// Best effort: what is torn or freed while we read is missing or in `missing`, never wrong. Where
-// nothing was compiled there are no files. `pid` is as we see it, for /proc/PID/root.
+// Best effort: what changes or is freed while it is read is missing or in `missing`, never wrong. Where
+// nothing was compiled there are no files. `pid` is in this process's namespace, for /proc/PID/root.
 GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtime, pid_t pid,
                              const GeneratedLimits& limits);
 

@@ -19,7 +19,7 @@ class FxSources {
   FxSources(PythonObjects& python, Collector& collector);
 
   void add_graph(const CompiledGraph& graph);
-  // Sources no graph above led to: of no certain compile. The newest first.
+  // Sources that no graph above led to: of an unknown compile. The newest first.
   void add_others();
 
  private:

@@ -1,5 +1,5 @@
-// What a compile of torch left behind in the target, as text. All of it was written by the target:
-// bytes to show or to copy, never to run, and names are never paths of ours.
+// Code that a compile of torch generated in the target, as text. All of it was written by the target:
+// bytes to show or to copy, never to run, and names are never used as paths.
 #pragma once
 
 #include <chrono>
@@ -45,13 +45,13 @@ struct GeneratedLimits {
   std::size_t files = 512;
   // Container objects of the target's garbage collector that are looked at for guards; 0: none.
   std::size_t gc_objects = 2'000'000;
-  // Of two looks, each with half of it; when it is over, what was found is the answer.
+  // For both readings, half each; when it is used up, the files found so far are the result.
   std::chrono::milliseconds time{5000};
 };
 
 struct GeneratedCode {
   std::vector<GeneratedFile> files;
-  // What could not be had, a sentence each, for people. Text of the target in it is escaped.
+  // What could not be read, a sentence each, for people. Text of the target in it is escaped.
   std::vector<std::string> missing;
 };
 

@@ -15,7 +15,7 @@ namespace dynprof {
 struct GuardManager {
   std::uint64_t manager = 0;        // a GuardManagerWrapper
   std::uint64_t check_manager = 0;  // its CheckFunctionManager, 0: not known
-  // Its cache entry's, where that names itself: docs/concepts/generated-code.md. 0 and "" otherwise.
+  // Those of its cache entry, where it can be identified: docs/concepts/generated-code.md. Else 0 and "".
   std::uint64_t code = 0;
   std::string trace_id;
 };
@@ -28,7 +28,7 @@ struct GuardManagers {
 
 GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects, Deadline deadline);
 
-// `code_parts`, and of shapes the expressions with the user's line that asked for them.
+// `code_parts`, and for shapes the expressions with the user's line that requires them.
 struct GuardText {
   std::vector<std::string> parts;
   std::vector<std::string> shape_parts;

@@ -20,7 +20,7 @@ class GuardReasons {
                const std::set<std::string>& guards);
 
   // "return x * k  # model.py:15 in scale"; "" when there is none, or guards of the same text exist
-  // for several reasons: then which of them is whose cannot be told.
+  // for several reasons: then they cannot be distinguished.
   std::string reason(const std::string& guard) const;
 
  private:

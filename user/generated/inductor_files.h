@@ -1,4 +1,4 @@
-// What Inductor wrote for a graph: its wrapper, the kernels' source files, and the texts a
+// Inductor's output for a graph: its wrapper, the kernels' source files, and the texts a
 // CompiledFxGraph keeps of the graph.
 #pragma once
 

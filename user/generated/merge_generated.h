@@ -1,5 +1,5 @@
-// Two looks at the same process as one: what torch has let go of since stays, and an id once known is
-// kept. (A recompile makes torch drop the cache entry that said whose a graph is.)
+// Two readings of the same process as one: what torch has freed since is kept, and an id once known is
+// kept. (A recompile makes torch drop the cache entry that identified a graph's compile.)
 #pragma once
 
 #include "user/generated/generated_file.h"

@@ -1,4 +1,4 @@
-// What the opcodes of a CPython version are called and what their argument means: enough to list the
+// Names of the opcodes of a CPython version and the meaning of their argument: enough to list the
 // instructions of a code object as `dis` does. Tables of 3.10.13, 3.11.7, 3.12.1, 3.13.0, 3.14.10 and 3.15.2; the
 // opcodes of a minor version do not change after its first release. Specialized and instrumented
 // forms, which CPython writes over the original at run time, are listed as the original.

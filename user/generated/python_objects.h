@@ -1,6 +1,6 @@
 // The few kinds of Python object that lead from what torch keeps in its modules to what a compile
-// made: functions and their closures, bound methods, partials, texts, a CompileId. Nothing of them is
-// trusted: types are asked first, "nothing" is the answer in doubt.
+// made: functions and their closures, bound methods, partials, texts, a CompileId. They are not
+// trusted: types are checked first, and in doubt the result is "nothing".
 #pragma once
 
 #include <chrono>

@@ -42,11 +42,11 @@ class GpuProcess {
 
   // In this order: the switch, and when settled() the rest. Taking a probe away takes some 70 ms.
   void begin_detach();
-  // The library has sent all it had, or there is nothing to wait for.
+  // The library has sent everything, or there is nothing to wait for.
   bool settled() const;
   void finish_detach();
 
-  // What it says is worth a line; "" most of the time.
+  // A note about its status; "" most of the time.
   std::string on_status(const dynprof_gpu_status& status);
   const std::optional<dynprof_gpu_status>& status() const { return status_; }
 

@@ -21,7 +21,7 @@ std::optional<GpuName> decode_gpu_name(std::span<const std::byte> bytes);
 std::optional<dp_gpu_stub> decode_gpu_stub(std::span<const std::byte> bytes);
 std::optional<dynprof_gpu_status> decode_gpu_status(std::span<const std::byte> bytes);
 
-// Of a kind we know, and not over before it began.
+// Of a known kind, and not ending before it began.
 bool is_plausible(const dynprof_gpu_record& record);
 
 }  // namespace dynprof

@@ -1,5 +1,5 @@
 // The USDT probes of an ELF file (section .note.stapsdt, as <sys/sdt.h> writes it). The file may be
-// hostile: every length is checked, and what does not fit is no probe.
+// hostile: every length is checked, and a note that does not fit is not a probe.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct UsdtNote {
   bool operator==(const UsdtNote&) const = default;
 };
 
-// `fd` stays the caller's. An error only if it is no ELF file.
+// `fd` stays the caller's. An error only if it is not an ELF file.
 Result<std::vector<UsdtNote>> read_usdt_notes(int fd);
 
 }  // namespace dynprof

@@ -1,5 +1,5 @@
-// Which compile a graph break belongs to. torch keeps graph_break_reasons in one list for all; it is
-// told apart only where counting leaves no other way.
+// Which compile a graph break belongs to. torch keeps graph_break_reasons in one list for all; a break is
+// assigned only where counting leaves one possibility.
 #pragma once
 
 #include <cstdint>

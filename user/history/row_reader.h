@@ -1,4 +1,4 @@
-// One compile as torch notes it: an object of the class CompilationMetrics (torch 2.6 to 2.15), whose
+// One compile as torch records it: an object of the class CompilationMetrics (torch 2.6 to 2.15), whose
 // fields are found by name.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace dynprof {
 
-// Nothing for an object that is no CompilationMetrics or could not be read. Fields that could not be read are
+// Nothing for an object that is not a CompilationMetrics or could not be read. Fields that could not be read are
 // added to `unread_fields`.
 std::optional<HistoryRow> read_row(RemoteValues& values, std::uint64_t object,
                                    std::set<std::string>& unread_fields);

@@ -1,5 +1,5 @@
 // The perf events that sample, one per CPU, as CPUs come and go: an event ends with its CPU, and one that
-// comes on line later has none yet.
+// comes online later has none yet.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class CpuSampling {
   explicit CpuSampling(Hooks hooks) : hooks_(std::move(hooks)) {}
   static CpuSampling of(KernelSide& kernel, SamplingEvent event, std::uint32_t frequency_hz);
 
-  // Begins with the events that are open already.
+  // Starts with the events that are open already.
   Result<void> begin(std::vector<CpuEvent> events);
-  // About once a second: looks which CPUs are on line. What went wrong, once per CPU, or "".
+  // About once a second: checks which CPUs are online. Returns a failure, once per CPU, or "".
   std::string follow(std::uint64_t now_ns);
   void detach() { links_.clear(); }
   std::size_t cpus() const { return links_.size(); }

@@ -11,11 +11,11 @@ struct DirectMap {
       0;  // of physical address 0; 0: not found, or this kernel has no bpf_rdonly_cast
   std::uint64_t physical_mask = 0;  // of an address in a page-table entry
   std::uint32_t levels = 0;         // of page tables
-  // Programs that do not name bpf_rdonly_cast: this kernel lacks it, and libbpf may not search its modules.
+  // Programs that do not use bpf_rdonly_cast: this kernel lacks it, and libbpf may not search its modules.
   bool plain = false;
 };
 
-// Tried out on memory of our own, by a BPF program that is run once; x86-64, Linux 6.2 and later.
+// Tested on this process's memory, by a BPF program that is run once; x86-64, Linux 6.2 and later.
 DirectMap find_direct_map();
 
 // Before a skeleton is loaded; only of programs that run with interrupts off.

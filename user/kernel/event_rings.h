@@ -1,5 +1,5 @@
-// The ring buffers between the kernel side and us, drained for a bounded time: what writes them may be
-// faster than we are, and then they are never empty.
+// The ring buffers between the kernel side and user space, drained for a bounded time: the writers may be
+// faster than the reader, and then they are never empty.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct ring_buffer;
 
 namespace dynprof {
 
-// What one call may take of each ring, whichever is reached first.
+// The most that one call takes from each ring, whichever is reached first.
 struct DrainBudget {
   std::uint64_t time_ns = 10'000'000;
   std::uint64_t bytes = std::numeric_limits<std::uint64_t>::max();

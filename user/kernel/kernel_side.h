@@ -1,5 +1,5 @@
-// The loaded BPF programs and their maps: what user space can say to the kernel side and read back.
-// Everything is detached when this object goes, and by the kernel when the process dies.
+// The loaded BPF programs and their maps: what user space can write to the kernel side and read back.
+// Everything is detached when this object is destroyed, and by the kernel when the process dies.
 #pragma once
 
 #include <sys/types.h>
@@ -35,7 +35,7 @@ struct KernelSideOptions {
 // Sums over CPUs, indexed by enum dp_counter.
 using Counters = std::array<std::uint64_t, DP_COUNTER_COUNT>;
 
-// A program attached to something; detached when it goes.
+// A program attached to something; detached when destroyed.
 struct LinkDeleter {
   void operator()(bpf_link* link) const;
 };
@@ -73,7 +73,7 @@ class KernelSide {
   virtual ~KernelSide() = default;
 
   virtual Result<void> set_process(std::uint32_t pid, const dp_process& process) = 0;
-  // The same, of a process that the kernel side follows: one that has ended is none any more.
+  // The same, for a process that the kernel side follows; one that has ended is not followed any more.
   virtual Result<void> update_process(std::uint32_t pid, const dp_process& process) = 0;
   virtual void forget_process(std::uint32_t pid) = 0;
   // Tells the kernel side that this code object has been read, and what marker it is, if any.

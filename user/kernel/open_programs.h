@@ -1,4 +1,4 @@
-// Opens a skeleton, by the bytes of another object with the same programs and maps where this kernel cannot
+// Opens a skeleton, with the bytes of another object with the same programs and maps where this kernel cannot
 // load the skeleton's own.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The pid namespace that we, and so all pids a user gives us and /proc shows us, are in. The kernel side
-// has to speak of the same numbers, in a container too.
+// The pid namespace of this process, and so of all pids that users give and /proc shows. The kernel side
+// has to use the same numbers, in a container too.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct PidNamespace {
   std::uint32_t inode = 0;  // of /proc/self/ns/pid; 0 for the initial one
 };
 
-// Asks the kernel by running a BPF program once, unless we are in the initial namespace.
+// Asks the kernel by running a BPF program once, unless this is the initial namespace.
 Result<PidNamespace> find_pid_namespace();
 
 // Before a skeleton is loaded.

@@ -1,5 +1,5 @@
-// May we? Asked before anything is done, so that the answer names exactly what is missing. And the
-// reverse: what is no longer needed once the probes are attached is given up.
+// The rights of this process. Checked before anything is done, so that the error names what is missing. And the
+// reverse: rights that are no longer needed once the probes are attached are given up.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace dynprof {
 // Bit set of effective capabilities from the text of /proc/PID/status; 0 where it is not there.
 std::uint64_t effective_capabilities(const std::string& status_text);
 
-// Ours.
+// Of this process.
 std::uint64_t own_capabilities();
 
-// Names of those needed to record that are missing from `effective`; CAP_SYS_ADMIN stands in for
+// Names of those needed to record that are missing from `effective`; CAP_SYS_ADMIN is accepted for
 // CAP_BPF and CAP_PERFMON, as in the kernel.
 std::vector<std::string> missing_capabilities(std::uint64_t effective);
 
-// All that recording needs of this process. `program` and `arguments` make the hint's command.
+// All rights that recording needs. `program` and `arguments` make the hint's command.
 Result<void> check_may_record(const std::string& command_line);
 
 // Both concern the calling thread and the threads it starts from then on. False if the kernel refused;

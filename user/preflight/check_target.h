@@ -1,4 +1,4 @@
-// Can this pid be a target? Every "no" says what it is and what to do.
+// Can this pid be a target? Every refusal says what it is and what to do.
 #pragma once
 
 #include "symbolizer/base/result.h"
@@ -7,10 +7,10 @@
 
 namespace dynprof {
 
-// A living user-space process of our pid namespace, named by its thread group leader.
+// A living user-space process of this pid namespace, named by its thread group leader.
 Result<ProcessStat> check_target(pid_t pid);
 
-// What to tell the user when `pid` has no Python we can walk: an error that ends the recording, or,
+// The message when `pid` has no Python that can be walked: an error that ends the recording, or,
 // for a Python of another version, a sentence (then only native functions can be shown).
 bool fault_leaves_native_names(PythonFault fault);
 

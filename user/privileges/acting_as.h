@@ -1,5 +1,5 @@
-// For a few lines, files are opened and made with the rights of another user, as that user's: access is
-// checked for it, and what is made belongs to it. Only the calling thread changes.
+// For a few lines, files are opened and created with the rights of another user: access is
+// checked for that user, and new files belong to it. Only the calling thread changes.
 #pragma once
 
 #include <sys/types.h>

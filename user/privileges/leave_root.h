@@ -1,5 +1,5 @@
-// The end of the part of the program that needs rights. What comes after it processes bytes that others
-// wrote, and runs other people's programs: as a user without rights, for good.
+// The end of the part of the program that needs rights. The rest processes untrusted bytes
+// and runs other programs, permanently as a user without rights.
 #pragma once
 
 #include <string>
@@ -18,18 +18,18 @@ enum class Keep {
 bool can_change_user();
 
 // All threads become `user`, without capabilities, and no program started from here gains any
-// (PR_SET_NO_NEW_PRIVS). An error if anything of that failed: do not go on then.
+// (PR_SET_NO_NEW_PRIVS). An error if any part of that failed: do not continue then.
 Result<void> become_user(const UserIdentity& user, Keep keep = Keep::kNothing);
 
 // The same without a change of user, for a process that is not root but has capabilities.
 Result<void> give_up_capabilities();
 Result<void> give_up_reading();
 
-// Becomes the user behind sudo, or the user nobody for a root without one; gives up what capabilities
-// there are where we are not root, or cannot change users: `note` says the latter.
+// Becomes the user behind sudo, or the user `nobody` for root without sudo; gives up all capabilities
+// where this process is not root, or cannot change users: `note` reports the latter.
 Result<void> leave_root(std::string& note, Keep keep_of_plain_root = Keep::kNothing);
 
-// Root that no user stands behind, and that can become another one.
+// Root without sudo that can become another user.
 bool is_plain_root();
 
 }  // namespace dynprof

@@ -1,5 +1,5 @@
-// Who files are made as and who foreign data is processed as: the user who called sudo, or, for a root
-// without an invoking user, the account "nobody".
+// The user who creates files and processes untrusted data: the user who called sudo, or, for root
+// without sudo, the account "nobody".
 #pragma once
 
 #include <sys/types.h>
@@ -15,7 +15,7 @@ struct UserIdentity {
   std::vector<gid_t> groups;  // supplementary ones, as a login of that user has them
 };
 
-// SUDO_UID and SUDO_GID with that user's groups, if we are root and they name another user.
+// SUDO_UID and SUDO_GID with that user's groups, if this process is root and they name another user.
 std::optional<UserIdentity> user_behind_sudo();
 
 // Uid and gid 65534 and no groups.

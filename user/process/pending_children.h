@@ -1,4 +1,4 @@
-// Forked children that have not yet copied what is known of their parent: most of them exec or exit before
+// Forked children that have not yet copied the state of their parent: most of them exec or exit before
 // it is needed.
 #pragma once
 

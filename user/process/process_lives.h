@@ -1,4 +1,4 @@
-// What becomes of the followed processes, into the recording: see ProcessLife in life_model.h.
+// Begin, programs and end of the followed processes, for the recording: see ProcessLife in life_model.h.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +16,9 @@ class ProcessLives {
 
   // A process event as it came.
   void event(const ProcessEventView& view, RecordingWriter& writer) const;
-  // There when the recording begins; parent 0: it is a target.
+  // Exists when the recording begins; parent 0: it is a target.
   void there(pid_t pid, pid_t parent, RecordingWriter& writer) const;
-  // Still there when it ends.
+  // Still exists when it ends.
   void left(pid_t pid, RecordingWriter& writer) const;
 
  private:

@@ -28,7 +28,7 @@ class ProcessTable {
   // Null: not followed.
   FollowedProcess* find(pid_t pid);
   const FollowedProcess* find(pid_t pid) const;
-  // The process of that number, new or known.
+  // The process with that id, new or known.
   FollowedProcess& follow(pid_t pid, pid_t parent);
   // Found when the recording began, and its parent then; see there().
   FollowedProcess& follow_at_begin(pid_t pid, pid_t parent);

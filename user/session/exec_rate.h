@@ -1,4 +1,4 @@
-// Whether programs are started so fast that each gets less attention.
+// Whether programs are started so fast that each is examined less.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How large the ring buffer between the kernel side and us is.
+// Size of the ring buffer between the kernel side and user space.
 #pragma once
 
 #include <algorithm>

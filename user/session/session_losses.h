@@ -1,4 +1,4 @@
-// What a session lost, as far as the kernel side does not count it.
+// Losses of a session that the kernel side does not count.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ struct SessionLosses {
   std::uint64_t unmerged = 0;
   std::uint64_t wait_stacks = 0;
 
-  // A process that is followed no longer.
+  // A process that is no longer followed.
   void add(const FollowedProcess& process) {
     unreadable_codes += process.unreadable_codes();
     edges += process.lost_edges();
     inline_late += process.armed_late();
   }
-  // An event that there was no time left for.
+  // An event for which there was no time left.
   void unread(std::span<const std::byte> bytes) {
     const auto header = event_header(bytes);
     if (header && header->kind == DP_EVENT_SAMPLE) ++unread_samples;

@@ -1,4 +1,4 @@
-// What a recording says of itself at its begin: machine, targets, versions, clocks.
+// What is stored at the begin of a recording: machine, targets, versions, clocks.
 #pragma once
 
 #include "user/process/followed_process.h"

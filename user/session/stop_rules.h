@@ -1,4 +1,4 @@
-// When a recording ends, and what is said to be the reason.
+// When a recording ends, and the reason that is reported.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct StopRules {
     bool write_failed = false;
     bool targets_ended = false;
   };
-  // "": it goes on.
+  // "": it continues.
   std::string reason(const State& state) {
     if (state.write_failed) return "write failed";
     if (requested && requested()) return "interrupted";

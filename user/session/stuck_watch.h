@@ -1,7 +1,7 @@
-// Ends the program when a system call that a target delays does not return. What can be foreseen is read
-// by another process (reading_process.h); a target can still take a page away between our look and our
+// Ends the program when a system call that a target delays does not return. Pages known to be absent are read
+// by another process (reading_process.h); a target can still remove a page between the check and the
 // read, or keep its own memory map locked. The thread that waits then cannot be freed, but the recording
-// on disk is readable up to its last flush, and all that the kernel side has of us ends with us.
+// on disk is readable up to its last flush, and the kernel removes everything when the program ends.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Work on one element of a map after the other, each in its turn: a round that is cut short goes on where the
-// one before it stopped, so that none of thousands is left out for good.
+// Work on one element of a map after the other, round-robin: a round that is cut short continues where the
+// previous one stopped, so that no element is left out permanently.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Where in a process CPython's interpreter loop lies: a native frame in it stands for a call of Python
+// Where in a process CPython's interpreter loop is: a native frame in it corresponds to a call of Python
 // code. A set of ranges: the compiler splits rarely used parts off the function.
 #pragma once
 

@@ -1,5 +1,5 @@
 // One stack from two: the native frames of a thread and its Python frames. Each native frame in
-// CPython's interpreter loop stands for one call of it, which ran the Python frames up to and
+// CPython's interpreter loop corresponds to one call of it, which ran the Python frames up to and
 // including the one marked as its first (DP_FRAME_ENTRY); those take its place.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Where an ELF image is read from: an open file, by pread (a file that is truncated under us gives a
+// Where an ELF image is read from: an open file, by pread (a file that is truncated meanwhile gives a
 // short read, never SIGBUS), or bytes already in memory (the vdso).
 #pragma once
 
@@ -17,7 +17,7 @@ namespace dynprof {
 
 using ByteView = std::span<const std::uint8_t>;
 
-// Bytes that are owned, or a view of what somebody else keeps.
+// Bytes that are owned, or a view of bytes owned elsewhere.
 class ByteBlock {
  public:
   ByteBlock() = default;
@@ -39,7 +39,7 @@ class ByteSource {
   // The bytes must outlive the source.
   static ByteSource of_bytes(ByteView bytes);
 
-  // From now on every read is paid from it, and fails once it is spent. It must outlive the reads.
+  // From now on every read is charged to it, and fails once it is used up. It must outlive the reads.
   void pay_from(ReadBudget* budget) { budget_ = budget; }
   ReadBudget* budget() const { return budget_; }
 

@@ -1,6 +1,6 @@
 // What an unwind table needs to know of an ELF file: where code is loaded, where the unwind
-// information lies, and who the file is. Read from hostile files: every count and size is bounded, and
-// nothing is believed that does not lie inside the file.
+// information is, and its identity. Read from hostile files: every count and size is bounded, and
+// nothing outside of the file is used.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ struct CodeFile {
   // "<build-id>-<hash of where its code and frames lie>": the same for copies of one file, but not for
   // one that was rewritten and kept its build-id (patchelf). Without a build-id: of this inode alone.
   std::string key;
-  // Empty, or why there is no table to be had: "is not an ELF file".
+  // Empty, or why there is no table: "is not an ELF file".
   std::string problem;
 };
 
@@ -54,7 +54,7 @@ class CodeFiles {
  public:
   static constexpr std::size_t kMaxFiles = 16'384;
 
-  // Who reads a file pays for it.
+  // The process that reads a file is charged for it.
   explicit CodeFiles(ReadAccounts& accounts) : accounts_(accounts) {}
 
   Result<CodeMappings> read(pid_t pid);
@@ -66,7 +66,7 @@ class CodeFiles {
   using Identity =
       std::tuple<std::uint64_t, std::uint64_t, std::int64_t, std::int64_t, std::int64_t>;
   std::map<Identity, std::shared_ptr<const CodeFile>> files_;
-  // That this process had nothing left for: another one may have.
+  // That this process had no budget for: another one may have.
   std::map<std::pair<pid_t, Identity>, std::shared_ptr<const CodeFile>> cut_;
   std::shared_ptr<const CodeFile> vdso_of(pid_t pid, const Mapping& mapping);
   std::map<std::string, std::shared_ptr<const CodeFile>> vdsos_;  // by key

@@ -1,7 +1,7 @@
 // Unwind tables kept on disk, one file per build-id: DIRECTORY/unwind/<build-id>.dpu. Only for files
-// with a build-id, and a table is believed only if its fingerprint is that of the file at hand: the
-// build-id alone would let one file speak for another. Written as root, so: our own directories
-// only, no links, a new file renamed into place. Safe to use from several threads and processes.
+// with a build-id, and a table is used only if its fingerprint is that of the file at hand: the
+// build-id alone would let one file pose as another. Written as root, so: only directories of this user,
+// no links, a new file renamed into place. Safe to use from several threads and processes.
 //
 // File: TableHeader (table_cache.cpp), then the rows. Little endian, of this machine alone.
 #pragma once
@@ -30,8 +30,8 @@ struct TableCacheLimits {
 
 class TableCache {
  public:
-  // Makes the directories where they are missing, mode 0700. Refuses one that is not ours, that
-  // others may write to, or that is a link. The error is one line; without a cache all works as well.
+  // Creates missing directories, mode 0700. Refuses one that belongs to another user, that
+  // others may write to, or that is a link. The error is one line; everything works without a cache.
   static Result<std::unique_ptr<TableCache>> open(const std::string& directory,
                                                   TableCacheLimits limits = {});
 

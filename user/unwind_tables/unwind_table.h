@@ -58,7 +58,7 @@ struct UnwindOptions {
   ReadBudget* budget = nullptr;
 };
 
-// The layout of a file and its unwind information, read but not run. The bytes of ByteSource's that
+// The layout of a file and its unwind information, read but not executed. The bytes of ByteSources that
 // were views must outlive it.
 struct UnwindInput {
   ElfLayout layout;

@@ -24,21 +24,21 @@ class OffCpu {
   static Result<std::unique_ptr<OffCpu>> load(KernelSide& kernel, std::uint64_t threshold_ns);
   virtual ~OffCpu() = default;
 
-  // The threads of a process that are there already: what they wait for counts from now on.
+  // The existing threads of a process: their waits count from now on.
   virtual void add_threads(pid_t pid) = 0;
   virtual Result<void> attach() = 0;
   // About every 20 ms: markers the kernel side may have to learn of.
   virtual void tick() = 0;
   virtual void on_stack(const SampleView& view, FollowedProcess& process,
                         SampleEncoder& encoder) = 0;
-  // `process` null: it is gone.
+  // `process` null: it has ended.
   virtual void on_wait(const dp_wait_event& event, FollowedProcess* process,
                        RecordingWriter& writer) = 0;
   virtual void detach() = 0;
   // After the last event: the sums under way, and what the threads are doing now.
   using FindProcess = std::function<FollowedProcess*(pid_t)>;
   virtual void finish(const FindProcess& find, RecordingWriter& writer) = 0;
-  // Waits whose stack did not come, or was forgotten.
+  // Waits whose stack was not received, or was dropped.
   virtual std::uint64_t stacks_lost() const = 0;
 };
 
