@@ -13,8 +13,8 @@
 namespace dynprof {
 
 // `what` names what failed with its pid, path or number; `hint` is one command or sentence that
-// helps, or empty. `exit_code` is the process status if the error ends the program (ux: 1 run-time
-// failure, 2 usage).
+// helps, or empty. `exit_code` is the process status if the error ends the program (1: run-time
+// failure, 2: usage).
 struct Error {
   std::string what;
   std::string hint;

@@ -22,7 +22,7 @@ FORMATS = ("pstats", "chrome", "folded", "speedscope", "perf-script")
 
 
 def stem(row):
-    """Design of the file names: what torch itself would call them."""
+    """The file names that torch itself would use."""
     function = "_compile_inner" if row["kind"] == "forward" else "compile_backward"
     attempt = f"_{row['attempt']}" if row["attempt"] else ""
     return f"{function}_{row['trace_id'].replace('/', '_')}{attempt}"
