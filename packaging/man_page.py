@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 
-OPTION = re.compile(r"^  (\S.*?)(?:  +(\S.*))?$")
+# Two spaces before what it does, but for one after REQUIRED; names of formats have no spaces.
+OPTION = re.compile(r"^  (\S.*?)(?: REQUIRED)?(?:(?:(?<=REQUIRED) |  +)(\S.*))?$")
+FORMAT = re.compile(r"^  (\S+) +(\S.*)$")
 
 INTRODUCTION = """.SH DESCRIPTION
 Attaches to a running Python process that uses torch.compile and shows where each compile spends its time, by trace
@@ -52,7 +54,7 @@ def escape(text):
 
 
 def options_of(text):
-    """[(option, what it does)], and the lines around them."""
+    """[(option, what it does, heading)], and the lines around them."""
     options, around = [], []
     heading = None
     for line in text.splitlines():
@@ -62,8 +64,8 @@ def options_of(text):
             continue
         elif heading and line.startswith("   ") and options:
             options[-1][1].append(line.strip())
-        elif heading and (found := OPTION.match(line)):
-            options.append((found[1].replace("{false}", ""), [found[2]] if found[2] else []))
+        elif heading and (found := (FORMAT if heading == "Formats:" else OPTION).match(line)):
+            options.append((found[1].replace("{false}", ""), [found[2]] if found[2] else [], heading))
         elif not line.startswith("Usage:"):
             around.append(line)
     return options, around
@@ -74,7 +76,7 @@ def section(text):
     out = []
     for line in around:
         out += [escape(line[:1].upper() + line[1:]), ".br"]
-    for option, meaning in options:
+    for option, meaning, _ in options:
         out += [".TP", ".B " + escape(option), escape(" ".join(meaning) or option)]
     return "\n".join(out)
 

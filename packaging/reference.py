@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reference pages made from the sources: what `--help` prints, and the counters of bpf/counters.h.
+"""Reference pages made from the sources: what `--help` prints, and the counters of losses.
 
     reference.py PROGRAM           write docs/reference/command-line.md and counters.md
     reference.py PROGRAM --check   exit status 1, and the difference, if they are not up to date
@@ -14,7 +14,8 @@ import man_page
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-COUNTER = re.compile(r'DP_COUNTER\(\w+,\s*"(\w+)",\s*("(?:[^"]|"\s*")*")\)')
+COUNTER_FILES = ("bpf/counters.h", "symbolizer/recording/read_counters.h")
+COUNTER = re.compile(r'_COUNTER\(\w+,\s*"(\w+)",\s*("(?:[^"]|"\s*")*")\)')
 
 COMMAND_LINE = """# Command line
 
@@ -23,7 +24,7 @@ Generated from `--help` by `make reference`; do not edit. Exit status and messag
 
 COUNTERS = """# Counters of losses
 
-Generated from `bpf/counters.h` by `make reference`; do not edit.
+Generated from `bpf/counters.h` and `symbolizer/recording/read_counters.h` by `make reference`; do not edit.
 
 Each counter that is not 0 is listed with its sentence in the report's header, and by its name in `lost` of
 [compiles.json](compiles-json.md). `samples` is not a loss.
@@ -42,11 +43,13 @@ def cell(text):
 
 
 def options_table(options):
-    yield "| option | |"
-    yield "|---|---|"
-    for option, meaning in options:
-        option = option.replace(" REQUIRED", "")
-        yield f"| {code(cell(option))} | {cell(' '.join(meaning))} |"
+    for headings, title in ((("Positionals:", "Options:"), "option"), (("Formats:",), "format")):
+        rows = [(option, meaning) for option, meaning, heading in options if heading in headings]
+        if rows:
+            yield f"| {title} | |"
+            yield "|---|---|"
+            yield from (f"| {code(cell(option))} | {cell(' '.join(meaning))} |" for option, meaning in rows)
+            yield ""
 
 
 def verb_section(program, verb):
@@ -54,9 +57,7 @@ def verb_section(program, verb):
     yield f"\n## {verb}\n"
     yield f"{around[0][:1].upper()}{around[0][1:]}.\n"
     yield from options_table(options)
-    if around[1:]:
-        yield ""
-        yield from around[1:]
+    yield from around[1:]
 
 
 def command_line(program):
@@ -71,11 +72,11 @@ def command_line(program):
     lines += [*options_table(options)]
     for verb, _ in verbs:
         lines += verb_section(program, verb)
-    return "\n".join(lines) + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
 def counters():
-    text = re.sub(r"\\\n", "\n", (ROOT / "bpf" / "counters.h").read_text(encoding="utf-8"))
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in COUNTER_FILES).replace("\\\n", "\n")
     rows = [(name, "".join(re.findall(r'"([^"]*)"', sentence))) for name, sentence in COUNTER.findall(text)]
     return COUNTERS + "".join(f"| `{name}` | {sentence} |\n" for name, sentence in rows)
 
