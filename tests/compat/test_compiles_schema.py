@@ -26,7 +26,7 @@ def test_document_has_the_documented_shape(document):
 
 @pytest.mark.parametrize("change, problem", [
     (lambda d: d.pop("edges"), "$: edges is missing"),
-    (lambda d: d.update(version=2), "$: 2 is not 1"),
+    (lambda d: d.update(version=2), "$.version: 2 is not 1"),
     (lambda d: d.update(surprise=1), "$: surprise is not in the schema"),
     (lambda d: d["lost"].update(ring_full=-1), "$.lost.ring_full: -1 is less than 0"),
     (lambda d: d["compiles"][0].pop("wall_s"), "$.compiles[0]: wall_s is missing"),
