@@ -31,7 +31,11 @@ check: setup test-interpreters  ## everything: style, unit tests (plain and sani
 test-interpreters: setup
 	$(Q)scripts/interpreters.sh 3.14 3.15
 
+<<<<<<< HEAD
 check-style:  ## include edges, file sizes, documentation links, shellcheck, ruff, clang-format
+=======
+check-style:  ## include edges, file sizes, documentation links, shell scripts
+>>>>>>> dc607f9b6a3fc423f3bcce48e8c28b50fddd021b
 	$(Q)scripts/check.py style
 
 check-unit: unit  ## unit tests (no root); with SAN=1 the sanitized ones
@@ -86,6 +90,9 @@ format:  ## rewrite the sources with clang-format, sort the imports of the Pytho
 # What passed before and did not change since is not checked again: scripts/tidy.py.
 tidy: $(GENERATED)  ## clang-tidy over symbolizer/, user/ and cupti/; ARGS="--no-cache" checks all anew
 	$(Q)scripts/tidy.py --program $(CLANG_TIDY) $(ARGS) -- -std=c++20 $(CPPFLAGS_ALL) $(CLANG_CPPFLAGS)
+
+reference: all  ## rewrite the generated pages of docs/reference
+	$(Q)packaging/reference.py $(PROGRAM)
 
 reference: all  ## rewrite the generated pages of docs/reference
 	$(Q)packaging/reference.py $(PROGRAM)

@@ -89,7 +89,8 @@ def main():
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         if check and before != text:
             stale = True
-            sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), text.splitlines(True), str(path), "made"))
+            lines = difflib.unified_diff(before.splitlines(True), text.splitlines(True), str(path), "made")
+            sys.stdout.writelines(lines)
         elif not check:
             path.write_text(text, encoding="utf-8")
     if stale:

@@ -33,7 +33,8 @@ def test_document_has_the_documented_shape(document):
     (lambda d: d["compiles"][0].update(exact=1), "$.compiles[0].exact: 1 is not of type boolean"),
     (lambda d: d["compiles"][0].update(samples=True), "$.compiles[0].samples: True is not of type integer"),
     (lambda d: d["compiles"][0].update(trace_id="0-0"), "$.compiles[0].trace_id: '0-0' does not match"),
-    (lambda d: d["compiles"][0]["phases"][0].update(name="linking"), "$.compiles[0].phases[0].name: 'linking' is not one of"),
+    (lambda d: d["compiles"][0]["phases"][0].update(name="linking"),
+     "$.compiles[0].phases[0].name: 'linking' is not one of"),
     (lambda d: d["compiles"][0].update(children=[{}]), "$.compiles[0].children[0]: pid is missing"),
 ])
 def test_differences_are_noticed(document, change, problem):

@@ -19,11 +19,14 @@ def test_reference_pages_are_up_to_date():
 
 
 def test_a_stale_page_is_noticed(tmp_path):
-    for name in ("packaging/reference.py", "packaging/man_page.py", "bpf/counters.h", "symbolizer/recording/read_counters.h",
-                 "docs/reference/command-line.md", "docs/reference/counters.md"):
+    for name in (
+        *("packaging/reference.py", "packaging/man_page.py"),
+        *("bpf/counters.h", "symbolizer/recording/read_counters.h"),
+        *("docs/reference/command-line.md", "docs/reference/counters.md"),
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         text = (support.REPO / name).read_text(encoding="utf-8")
-        (tmp_path / name).write_text(text.replace("`--frequency", "`--Frequency").replace("`-F,--f", "`-F,--g"))
+        (tmp_path / name).write_text(text.replace("`-F,--frequency", "`-F,--rate"), encoding="utf-8")
     done = check_reference(tmp_path)
     assert done.returncode == 1 and "hint: make reference" in done.stdout, done.stdout + done.stderr
 
