@@ -90,7 +90,7 @@ struct Attribution::State {
   std::vector<Compile> compiles;
   std::vector<Answer> answers;
   std::map<std::uint32_t, CompileIndex> last_attempts;    // by episode
-  std::map<CompileIndex, std::vector<PastBreak>> breaks;  // from edges
+  std::map<CompileIndex, std::vector<PastBreak>> breaks;  // that the recording has rows of
   Agreement agreement;
   std::uint64_t attributed = 0, unattributed = 0, runtime = 0, detached = 0;
 };
@@ -194,26 +194,25 @@ void Attribution::State::join_breaks() {
     of_id[{spans.row_of(compiles[i].thread), compiles[i].id}].push_back(i);
     if (compiles[i].timing != kNoIndex) of_timing[compiles[i].timing] = i;
   }
-  const std::vector<std::string_view>& strings = recording.tables().strings;
-  for (std::size_t row = 0; row < spans.threads().size(); ++row) {
-    for (const BreakMark& one : spans.threads()[row].breaks) {
-      std::uint32_t timing = exact.find(row, one.time_ns, one.id);
-      CompileIndex owner = kNoCompile;
-      if (auto known = of_timing.find(timing); known != of_timing.end()) {
-        owner = known->second;
-      } else if (auto same = of_id.find({row, one.id}); same != of_id.end()) {
-        // No phases were seen (their end is not known then): the last such compile that had begun.
-        for (CompileIndex i : same->second) {
-          bool over = compiles[i].timing != kNoIndex && compiles[i].last_ns < one.time_ns;
-          if (!over && compiles[i].first_ns <= one.time_ns) owner = i;
-        }
+  for (const GraphBreak& one : recording.tables().graph_breaks) {
+    const std::size_t row = spans.row_of(one.thread);
+    const TraceId id = open_compile(recording.tables().contexts[one.context].torch);
+    std::uint32_t timing = exact.find(row, one.time_ns, id);
+    CompileIndex owner = kNoCompile;
+    if (auto known = of_timing.find(timing); known != of_timing.end()) {
+      owner = known->second;
+    } else if (auto same = of_id.find({row, id}); same != of_id.end()) {
+      // No phases were seen (their end is not known then): the last such compile that had begun.
+      for (CompileIndex i : same->second) {
+        bool over = compiles[i].timing != kNoIndex && compiles[i].last_ns < one.time_ns;
+        if (!over && compiles[i].first_ns <= one.time_ns) owner = i;
       }
-      if (owner == kNoCompile) continue;
-      // One attempt finds the break, the next one compiles up to it: as in torch's history it is the
-      // last one's.
-      owner = last_attempts.at(compiles[owner].episode);
-      breaks[owner].push_back(parse_break(strings[one.note]));
     }
+    if (owner == kNoCompile) continue;
+    // One attempt finds the break, the next one compiles up to it: as in torch's history it is the
+    // last one's.
+    owner = last_attempts.at(compiles[owner].episode);
+    breaks[owner].push_back(past_break(recording.tables(), one));
   }
 }
 

@@ -1,5 +1,5 @@
 // The user's lines each compile spent its time on, and the threads that waited for the compile lock
-// meanwhile: from looks at the target's memory, some 20 a second. Texts come from the target.
+// meanwhile: from samples of the target's memory, some 20 a second. Texts come from the target.
 #pragma once
 
 #include <array>
@@ -8,19 +8,18 @@
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
-#include "symbolizer/attribution/spans.h"
 
 namespace dynprof {
 
-// What a compile did with a line, in the words of the recording.
-enum class LineUse : std::uint8_t { kTracing, kGraphEnd, kRetracing, kLowering, kCount };
-const char* line_use_text(LineUse use);  // "tracing", "graph_end", ...
+inline constexpr std::array kLineUses = {LineUse::kTracing, LineUse::kGraphEnd, LineUse::kRetracing,
+                                         LineUse::kLowering};
 
 struct LineTime {
   std::string file;
   std::int32_t line = 0;
   std::string function;
-  std::array<std::uint64_t, static_cast<std::size_t>(LineUse::kCount)> ns{};
+  std::array<std::uint64_t, kLineUses.size()> ns{};  // by use, in the order of kLineUses
+  std::uint64_t of(LineUse use) const { return ns[static_cast<std::size_t>(use) - 1]; }
   std::uint64_t sum_ns() const;
 };
 
@@ -39,7 +38,8 @@ class CompileLines {
   const std::vector<LockWaiter>& waiters(CompileIndex compile) const { return waiters_[compile]; }
 
  private:
-  void add(const Attribution& attribution, const LineMark& mark);
+  void add(const Attribution& attribution, const LineSample& sample);
+  void add(const Attribution& attribution, const LockSample& sample);
 
   std::vector<std::vector<LineTime>> lines_;
   std::vector<std::vector<LockWaiter>> waiters_;

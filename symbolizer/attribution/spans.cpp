@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "symbolizer/attribution/phase_stack.h"
@@ -81,7 +80,6 @@ class ThreadReader {
         torch_(torch),
         out_(out),
         phases_(tables, torch, losses),
-        waits_(out.waits, losses),
         runs_(out.runs, losses),
         inlined_(out.inlined, losses) {}
 
@@ -99,8 +97,6 @@ class ThreadReader {
         return region_begin(edge);
       case EdgeKind::kInlineBegin:
         return inline_begin(edge);
-      case EdgeKind::kWaitBegin:
-        return wait_begin(edge);
       case EdgeKind::kRegionEnd:
         if (edge.depth == kLeftBefore) return runs_.lose_innermost();
         runs_.end(edge.time_ns,
@@ -111,29 +107,10 @@ class ThreadReader {
           return edge.code == 0 || call.code == edge.code;
         });
         return;
-      case EdgeKind::kGraphBreak: {
-        const TorchReading& torch = torch_[edge.context];
-        out_.breaks.push_back(
-            {edge.time_ns, edge.thread, edge.name, torch.speaks ? torch.id : TraceId{}});
-        return;
-      }
-      case EdgeKind::kUserLine: {
-        const TorchReading& torch = torch_[edge.context];
-        out_.lines.push_back({edge.time_ns, edge.cpu_ns, edge.thread, edge.name,
-                              torch.speaks ? torch.id : TraceId{}});
-        return;
-      }
-      case EdgeKind::kWaitEnd:
-        if (WaitSpan* wait = waits_.end(
-                edge.time_ns, [&](const WaitSpan& open) { return open.name == edge.name; })) {
-          wait->end_cpu_ns = edge.cpu_ns;
-        }
-        return;
     }
   }
   void finish() {
     out_.phases = phases_.finish();
-    waits_.finish();
     runs_.finish();
     inlined_.finish();
   }
@@ -154,129 +131,13 @@ class ThreadReader {
     call.parent = parent;
     if (torch_[edge.context].speaks) call.id = torch_[edge.context].id;
   }
-  void wait_begin(const SpanEdge& edge) {
-    WaitSpan& wait = waits_.begin(edge.time_ns);
-    wait.thread = edge.thread;
-    wait.name = edge.name;
-    const TorchReading& torch = torch_[edge.context];
-    if (torch.speaks) wait.id = torch.id;
-    wait.attempt = torch.attempt;
-    wait.begin_cpu_ns = edge.cpu_ns;
-    for (const Marker& marker : tables_.contexts[edge.context].markers) {
-      if (marker.readable && marker.user_code != 0) wait.user_code = marker.user_code;
-    }
-  }
 
   const Tables& tables_;
   const std::vector<TorchReading>& torch_;
   ThreadSpans& out_;
   PhaseStack phases_;
-  Pairs<WaitSpan> waits_;
   Pairs<RegionRun> runs_;
   Pairs<InlineCall> inlined_;
-};
-
-// ---- wait counters beside phases ------------------------------------------------------------------
-
-class WaitCompiles {
- public:
-  WaitCompiles(const Tables& tables, ThreadSpans& spans) : tables_(tables), spans_(spans) {
-    for (SpanIndex i = 0; i < spans.phases.size(); ++i) {
-      if (spans.phases[i].parent == kNoSpan) outermost_.push_back(i);
-    }
-  }
-
-  void apply() {
-    std::uint64_t done_ns = 0;
-    for (std::size_t i = 0; i < spans_.waits.size(); ++i) {
-      const WaitSpan wait = spans_.waits[i];
-      auto phase = find_torch_phase(tables_.strings[wait.name]);
-      std::optional<CompileKind> kind = phase ? kind_of(phase->role) : std::nullopt;
-      if (!kind || wait.begin_ns < done_ns) continue;  // inside another compile
-      done_ns = wait.end_ns;
-      auto around = std::partition_point(outermost_.begin(), outermost_.end(), [&](SpanIndex span) {
-        return spans_.phases[span].end_ns <= wait.begin_ns;
-      });
-      if (around != outermost_.end() && spans_.phases[*around].begin_ns < wait.end_ns) {
-        mend(around, wait, *kind);
-      } else {
-        add_compile(i, done_ns);
-      }
-    }
-  }
-
- private:
-  // Watching began or ended inside this compile: the counter tells the missing time.
-  void mend(std::vector<SpanIndex>::iterator around, const WaitSpan& wait, CompileKind kind) {
-    for (auto it = around; it != outermost_.end(); ++it) {
-      PhaseSpan& root = spans_.phases[*it];
-      if (root.begin_ns >= wait.end_ns) return;
-      if (root.root != *it || kind_of(root.role) != kind) continue;
-      bool other = is_valid(root.id) && is_valid(wait.id) && root.id != wait.id;
-      if (other) continue;
-      if (!is_valid(root.id)) root.id = wait.id;
-      if (root.user_code == 0) root.user_code = wait.user_code;
-      bool alone_before =
-          it == outermost_.begin() || spans_.phases[*(it - 1)].end_ns <= wait.begin_ns;
-      bool alone_after =
-          it + 1 == outermost_.end() || spans_.phases[*(it + 1)].begin_ns >= wait.end_ns;
-      if (!root.begin_known && alone_before) {
-        root.begin_ns = std::min(root.begin_ns, wait.begin_ns);
-        root.begin_known = true;
-        root.begin_cpu_ns = wait.begin_cpu_ns;
-      }
-      if (!root.end_known && wait.end_known && alone_after && wait.end_ns >= root.end_ns) {
-        root.end_ns = wait.end_ns;
-        root.end_known = true;
-        root.end_cpu_ns = wait.end_cpu_ns;
-        root.open_at_end = false;
-      }
-    }
-  }
-
-  // This one was not watched: the counters inside it are its phases.
-  void add_compile(std::size_t first, std::uint64_t end_ns) {
-    std::vector<SpanIndex> open;
-    for (std::size_t i = first; i < spans_.waits.size(); ++i) {
-      const WaitSpan& wait = spans_.waits[i];
-      if (i != first && wait.begin_ns >= end_ns) break;
-      while (!open.empty() && spans_.phases[open.back()].end_ns <= wait.begin_ns) open.pop_back();
-      auto own = static_cast<SpanIndex>(spans_.phases.size());
-      PhaseSpan span;
-      span.begin_ns = wait.begin_ns;
-      span.end_ns = wait.end_ns;
-      if (!open.empty()) span.end_ns = std::min(span.end_ns, spans_.phases[open.back()].end_ns);
-      span.end_known = wait.end_known;
-      span.open_at_end = !wait.end_known;
-      span.thread = wait.thread;
-      span.name = wait.name;
-      span.attempt = wait.attempt;
-      span.begin_cpu_ns = wait.begin_cpu_ns;
-      span.end_cpu_ns = wait.end_cpu_ns;
-      span.parent = open.empty() ? kNoSpan : open.back();
-      auto known = find_torch_phase(tables_.strings[wait.name]);
-      if (known) span.role = known->role;
-      span.phase = known ? known->phase : spans_.phases[span.parent].phase;
-      bool is_compile = kind_of(span.role).has_value();
-      span.root = open.empty() || (is_compile && wait.id != root_id(span.parent))
-                      ? own
-                      : spans_.phases[span.parent].root;
-      if (span.root == own) {
-        span.id = wait.id;
-        span.kind = kind_of(span.role);
-        span.user_code = wait.user_code;
-      }
-      spans_.phases.push_back(span);
-      open.push_back(own);
-    }
-  }
-  const TraceId& root_id(SpanIndex span) const {
-    return spans_.phases[spans_.phases[span].root].id;
-  }
-
-  const Tables& tables_;
-  ThreadSpans& spans_;
-  std::vector<SpanIndex> outermost_;  // in order of begin
 };
 
 }  // namespace
@@ -289,9 +150,7 @@ TraceId region_id(std::string_view name) {
 bool is_backward_run(std::string_view name) { return name.starts_with(kBackwardRun); }
 
 Spans::Spans(const Tables& tables, const std::vector<TorchReading>& torch)
-    : edge_count_(static_cast<std::uint64_t>(
-          std::count_if(tables.edges.begin(), tables.edges.end(),
-                        [](const SpanEdge& edge) { return edge.kind != EdgeKind::kUserLine; }))) {
+    : edge_count_(tables.edges.size() + tables.graph_breaks.size()) {
   std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> rows;
   for (const Thread& thread : tables.threads) {
     rows_.push_back(rows.try_emplace({thread.pid, thread.tid}, rows.size()).first->second);
@@ -308,7 +167,6 @@ Spans::Spans(const Tables& tables, const std::vector<TorchReading>& torch)
   for (std::size_t row = 0; row < readers.size(); ++row) {
     if (!readers[row]) continue;
     readers[row]->finish();
-    WaitCompiles(tables, threads_[row]).apply();
   }
 }
 

@@ -18,8 +18,7 @@ using SpanIndex = std::uint32_t;
 inline constexpr SpanIndex kNoSpan = kNoIndex;
 
 // A phase of torch's on one thread. Spans of a thread nest: `parent` lies before its children in the
-// list, and around them in time. In older recordings, compiles that were not watched have the wait counters torch starts at the
-// same places instead: fewer phases, the same begin and end.
+// list, and around them in time.
 struct PhaseSpan {
   std::uint64_t begin_ns = 0;  // not `begin_known`: it was open by then
   std::uint64_t end_ns = 0;    // not `end_known`: it was still open then
@@ -55,15 +54,6 @@ struct RegionRun {
   bool backward = false;
 };
 
-// Where a compile was when the target's memory was looked at.
-struct LineMark {
-  std::uint64_t time_ns = 0;
-  std::uint64_t weight_ns = 0;  // since the look before
-  ThreadId thread = 0;
-  StringId line = 0;  // JSON, see EdgeKind::kUserLine
-  TraceId id;         // not valid: the thread waits for the compile lock
-};
-
 // Dynamo tracing a user function inside another.
 struct InlineCall {
   std::uint64_t begin_ns = 0;
@@ -75,37 +65,13 @@ struct InlineCall {
   TraceId id;
 };
 
-// One of torch's wait counters: from `start` to `stop`.
-struct WaitSpan {
-  std::uint64_t begin_ns = 0;
-  std::uint64_t end_ns = 0;
-  bool end_known = false;
-  ThreadId thread = 0;
-  StringId name = 0;
-  TraceId id;
-  std::int32_t attempt = -1;
-  CodeId user_code = 0;
-  std::uint64_t begin_cpu_ns = 0, end_cpu_ns = 0;
-};
-
-// A compile broke its graph at that moment; `note` is JSON, 0: torch's note of it was not readable.
-struct BreakMark {
-  std::uint64_t time_ns = 0;
-  ThreadId thread = 0;
-  StringId note = 0;
-  TraceId id;  // as torch said then
-};
-
 // What happened on one thread. A thread that changed its name is several entries of the tables: their
 // edges are one thread's.
 struct ThreadSpans {
   std::vector<PhaseSpan> phases;  // parents before their children
   // In order of begin.
-  std::vector<WaitSpan> waits;
   std::vector<RegionRun> runs;
   std::vector<InlineCall> inlined;
-  std::vector<BreakMark> breaks;
-  std::vector<LineMark> lines;
 };
 
 // What the edges could not tell.

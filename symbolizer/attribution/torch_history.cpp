@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "symbolizer/attribution/torch_states.h"
+#include "symbolizer/base/text.h"
 
 namespace dynprof {
 namespace {
@@ -31,13 +32,13 @@ const Json* field(const Json& object, const char* name) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-std::string capped(const Json& string) {
-  const std::string& full = string.get_ref<const std::string&>();
+std::string capped(const std::string& full) {
   if (full.size() <= kMaxText) return full;
   std::size_t end = kMaxText;
   while (end > 0 && (static_cast<unsigned char>(full[end]) & 0xc0) == 0x80) --end;
   return full.substr(0, end);
 }
+std::string capped(const Json& string) { return capped(string.get_ref<const std::string&>()); }
 
 std::optional<std::string> text(const Json& object, const char* name) {
   const Json* value = field(object, name);
@@ -246,8 +247,19 @@ class Reader {
 
 }  // namespace
 
-PastBreak parse_break(std::string_view json) {
-  return read_break(Json::parse(json.begin(), json.end(), nullptr, false)).value_or(PastBreak{});
+PastBreak past_break(const Tables& tables, const GraphBreak& recorded) {
+  auto text = [&](StringId id) { return capped(valid_utf8(tables.strings[id])); };
+  PastBreak found;
+  found.reason = text(recorded.reason);
+  for (const UserCall& call : recorded.calls) {
+    const std::int32_t line = call.line <= INT32_MAX ? static_cast<std::int32_t>(call.line) : 0;
+    found.stack.push_back({text(call.file), text(call.function), line});
+  }
+  if (found.stack.empty()) return found;
+  found.file = found.stack.back().file;
+  found.line = found.stack.back().line;
+  if (found.stack.size() > kMaxFrames) found.stack.resize(kMaxFrames);
+  return found;
 }
 
 TorchHistory read_history(const Tables& tables, std::int64_t realtime_offset_ns) {

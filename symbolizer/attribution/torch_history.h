@@ -69,9 +69,8 @@ struct TorchHistory {
   std::uint64_t unreadable = 0;  // documents and rows
 };
 
-// One of them as JSON, as in a history and as edges have it. What is not that is a break of which
-// nothing is known.
-PastBreak parse_break(std::string_view json);
+// One that was recorded as it happened; a reason that was not readable is "".
+PastBreak past_break(const Tables& tables, const GraphBreak& recorded);
 
 TorchHistory read_history(const Tables& tables, std::int64_t realtime_offset_ns);
 

@@ -27,7 +27,7 @@ TorchReading read(const TorchState& state, Names& names) {
   TorchReading reading;
   if (state.status != TorchStatus::kRead) return reading;
   reading.asked = true;
-  reading.id = {state.autograd_id, state.frame_id, state.compile_id};
+  reading.id = open_compile(state);
   reading.speaks = is_valid(reading.id);
   if (reading.speaks) reading.attempt = state.attempt;
   reading.phases_cut = state.phases.size() >= kMaxPhases;
@@ -62,6 +62,11 @@ TorchReading read(const TorchState& state, Names& names) {
 }
 
 }  // namespace
+
+TraceId open_compile(const TorchState& state) {
+  if (state.status != TorchStatus::kRead) return {};
+  return {state.autograd_id, state.frame_id, state.compile_id};
+}
 
 std::optional<CompileKind> kind_of(PhaseRole role) {
   switch (role) {

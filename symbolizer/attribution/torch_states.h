@@ -26,6 +26,9 @@ struct TorchReading {
   std::int32_t root_depth = -1;
 };
 
+// Id of the compile that was open then; not valid: none was, or torch was not asked.
+TraceId open_compile(const TorchState& state);
+
 // The kind of compile that a phase with this role is.
 std::optional<CompileKind> kind_of(PhaseRole role);
 

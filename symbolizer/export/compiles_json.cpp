@@ -247,8 +247,8 @@ class Row {
       Json row{{"file", text_or_null(line.file)},
                {"line", line.line > 0 ? Json(line.line) : Json(nullptr)},
                {"function", text_or_null(line.function)}};
-      for (std::size_t use = 0; use < line.ns.size(); ++use)
-        row[fmt::format("{}_s", line_use_text(static_cast<LineUse>(use)))] = seconds(line.ns[use]);
+      for (LineUse use : kLineUses)
+        row[fmt::format("{}_s", line_use_text(use))] = seconds(line.of(use));
       list.push_back(std::move(row));
     }
     return list;

@@ -63,10 +63,14 @@ Result<ChunkFile> ChunkFile::from_fd(UniqueFd file, const std::string& name) {
     case HeaderState::kDamaged:
       return error(fmt::format("the header of the recording {} is damaged", name),
                    "its first 32 bytes are needed; take another copy of it");
+    case HeaderState::kOlder:
+      return error(fmt::format("the recording {} has format version {}, this program reads {}", name,
+                               header.version, kVersion),
+                   "use the dynprof-bpf that made it, or record again");
     case HeaderState::kNewer:
       return error(
           header.version > kVersion
-              ? fmt::format("the recording {} has format version {}, this program knows {}", name,
+              ? fmt::format("the recording {} has format version {}, this program reads {}", name,
                             header.version, kVersion)
               : fmt::format("the recording {} has features this program does not know "
                             "(flags {:#x})",

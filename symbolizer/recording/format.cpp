@@ -26,48 +26,13 @@ bool starts_with(std::span<const std::uint8_t> bytes, const std::array<std::uint
 
 std::string_view chunk_kind_text(ChunkKind kind) {
   switch (kind) {
-    case ChunkKind::kMeta:
-      return "meta";
-    case ChunkKind::kStrings:
-      return "strings";
-    case ChunkKind::kBlobs:
-      return "line tables";
-    case ChunkKind::kCodes:
-      return "code objects";
-    case ChunkKind::kFrames:
-      return "frames";
-    case ChunkKind::kStacks:
-      return "stacks";
-    case ChunkKind::kContexts:
-      return "contexts";
-    case ChunkKind::kProcesses:
-      return "processes";
-    case ChunkKind::kThreads:
-      return "threads";
-    case ChunkKind::kEdges:
-      return "edges";
-    case ChunkKind::kFacts:
-      return "facts";
-    case ChunkKind::kGpuLaunches:
-      return "GPU launches";
-    case ChunkKind::kGpuRecords:
-      return "GPU records";
-    case ChunkKind::kWaits:
-      return "waits";
-    case ChunkKind::kProcessLife:
-      return "process lives";
-    case ChunkKind::kObjectFiles:
-      return "files";
-    case ChunkKind::kSourcePlaces:
-      return "source places";
-    case ChunkKind::kNativeNames:
-      return "native names";
-    case ChunkKind::kSamples:
-      return "samples";
-    case ChunkKind::kTrailer:
-      return "trailer";
-    case ChunkKind::kEnd:
-      return "end mark";
+#define DYNPROF_NAME(kind, number, name, ...) \
+  case ChunkKind::kind:                       \
+    return name;
+    DYNPROF_OTHER_CHUNKS(DYNPROF_NAME)
+    DYNPROF_TABLES(DYNPROF_NAME)
+    DYNPROF_LISTS(DYNPROF_NAME)
+#undef DYNPROF_NAME
   }
   return "";
 }
@@ -107,10 +72,12 @@ HeaderState decode_file_header(std::span<const std::uint8_t> bytes, FileHeader& 
   header.header_bytes = in.u32();
   in.u64();
   if (!checksum_matches(bytes.first(kFileHeaderBytes - 4), in.u32())) return HeaderState::kDamaged;
-  // Checked after the checksum, so that a flipped bit is not taken for a newer version. The layout
+  // Checked after the checksum, so that a flipped bit is not taken for another version. The layout
   // of these 32 bytes is fixed for all versions.
   if (header.version > kVersion || header.flags != 0) return HeaderState::kNewer;
-  if (header.version == 0 || header.header_bytes < kFileHeaderBytes) return HeaderState::kDamaged;
+  if (header.version == 0) return HeaderState::kDamaged;
+  if (header.version < kVersion) return HeaderState::kOlder;
+  if (header.header_bytes < kFileHeaderBytes) return HeaderState::kDamaged;
   return HeaderState::kGood;
 }
 

@@ -9,6 +9,8 @@
 #include <span>
 #include <string_view>
 
+#include "symbolizer/recording/chunk_list.h"
+
 namespace dynprof::recording {
 
 // Starts with a byte that is no text and holds a line ending that a text-mode copy would change.
@@ -16,33 +18,15 @@ inline constexpr std::array<std::uint8_t, 8> kFileMagic = {0x89, 'D', 'Y',  'N',
                                                            'P',  'R', '\r', '\n'};
 inline constexpr std::array<std::uint8_t, 4> kChunkMagic = {0xd7, 'C', 'H', 'K'};
 
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kFileHeaderBytes = 32;
 inline constexpr std::size_t kChunkHeaderBytes = 40;
 
-// Append only: a reader skips and names kinds it does not know.
+// See chunk_list.h. A reader leaves out kinds it does not know, and names them.
 enum class ChunkKind : std::uint16_t {
-  kMeta = 1,
-  kStrings = 2,
-  kBlobs = 3,
-  kCodes = 4,
-  kFrames = 5,
-  kStacks = 6,
-  kContexts = 7,
-  kProcesses = 8,
-  kThreads = 9,
-  kSamples = 10,
-  kTrailer = 11,
-  kEnd = 12,
-  kNativeNames = 13,
-  kEdges = 14,
-  kFacts = 15,
-  kGpuLaunches = 16,
-  kGpuRecords = 17,
-  kWaits = 18,
-  kProcessLife = 19,
-  kObjectFiles = 20,
-  kSourcePlaces = 21,
+#define DYNPROF_KIND(kind, number, ...) kind = number,
+  DYNPROF_OTHER_CHUNKS(DYNPROF_KIND) DYNPROF_TABLES(DYNPROF_KIND) DYNPROF_LISTS(DYNPROF_KIND)
+#undef DYNPROF_KIND
 };
 // "strings", "samples", ...; "" for a kind we do not know.
 std::string_view chunk_kind_text(ChunkKind kind);
@@ -70,7 +54,7 @@ struct FileHeader {
   std::uint32_t flags = 0;  // a set bit is something a reader must understand: none defined yet
   std::uint32_t header_bytes = kFileHeaderBytes;  // where the first chunk begins
 };
-enum class HeaderState : std::uint8_t { kGood, kNotARecording, kDamaged, kNewer };
+enum class HeaderState : std::uint8_t { kGood, kNotARecording, kDamaged, kOlder, kNewer };
 HeaderState decode_file_header(std::span<const std::uint8_t> bytes, FileHeader& header);
 std::array<std::uint8_t, kFileHeaderBytes> encode_file_header(const FileHeader& header);
 

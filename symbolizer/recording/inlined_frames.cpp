@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "symbolizer/recording/format.h"
+#include "symbolizer/recording/row_refs.h"
 
 namespace dynprof::recording {
 namespace {
@@ -96,9 +97,13 @@ void add_nodes(Tables& tables, const std::vector<Inside>& inside, std::uint64_t 
 }
 
 void follow(Tables& tables, const InlinedShown& shown) {
-  for (Wait& wait : tables.waits) wait.stack = shown.now(wait.stack);
+  auto move = [&shown]<class Id>(Ref what, Id& id) {
+    if (what == Ref::kStack) id = shown.now(id);
+  };
+#define DYNPROF_FOLLOW(kind, number, name, Row, member, function) visit_refs(tables.member, move);
+  DYNPROF_LISTS(DYNPROF_FOLLOW)
+#undef DYNPROF_FOLLOW
   for (GpuLaunch& launch : tables.gpu_launches) {
-    launch.stack = shown.now(launch.stack);
     if (!(launch.flags & kGpuCallStub)) continue;
     // Its innermost frame stands for a kernel: the function, not what is inlined at its first byte.
     while (launch.stack != 0 && tables.frames[tables.stacks[launch.stack].frame].inlined)

@@ -1,5 +1,7 @@
 #include "symbolizer/recording/model.h"
 
+#include <array>
+
 namespace dynprof {
 
 std::string_view unreadable_text(Unreadable reason) {
@@ -22,6 +24,28 @@ std::string_view unreadable_text(Unreadable reason) {
       return "<lost>";
   }
   return "<unknown code>";
+}
+
+std::string_view wait_kind_text(WaitKind kind) {
+  static constexpr std::array<std::string_view, kWaitKinds> kTexts = {
+      "none",  "other", "preempted",  "futex",    "pipe",   "socket", "poll",   "disk",
+      "sleep", "child", "page fault", "terminal", "signal", "device", "memory", "process"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kTexts.size() ? kTexts[index] : kTexts[1];
+}
+
+const char* line_use_text(LineUse use) {
+  switch (use) {
+    case LineUse::kTracing:
+      return "tracing";
+    case LineUse::kGraphEnd:
+      return "graph_end";
+    case LineUse::kRetracing:
+      return "retracing";
+    case LineUse::kLowering:
+      return "lowering";
+  }
+  return "";
 }
 
 }  // namespace dynprof

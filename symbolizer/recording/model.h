@@ -10,19 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "symbolizer/recording/chunk_list.h"
 #include "symbolizer/recording/gpu_model.h"
+#include "symbolizer/recording/ids.h"
 #include "symbolizer/recording/life_model.h"
+#include "symbolizer/recording/torch_model.h"
 #include "symbolizer/recording/wait_model.h"
 
 namespace dynprof {
-
-using StringId = std::uint32_t;
-using BlobId = std::uint32_t;
-using CodeId = std::uint32_t;
-using FrameId = std::uint32_t;
-using StackId = std::uint32_t;
-using ThreadId = std::uint32_t;  // index, not a tid
-using ContextId = std::uint32_t;
 
 // Why a frame has no name. Shown in angle brackets in place of one, never guessed around.
 enum class Unreadable : std::uint8_t {
@@ -191,18 +186,8 @@ enum class EdgeKind : std::uint8_t {
   kInlineBegin = 5,  // Dynamo begins to trace a user function: `code`
   kInlineEnd = 6,    // ... has traced it; `name` is "raised" when an exception ended that, the time
                      // is then that of the next event
-  // One of torch's wait counters: `name` is its key ("entire_forward_compile"). Not written any more.
-  kWaitBegin = 7,
-  kWaitEnd = 8,
-  kWatchBegin = 9,  // phases that were open on this thread when watching began: in `context`
-  kWatchEnd = 10,   // its phases are not watched any more
-  // The compile open on the thread broke its graph: `name` is JSON as in graph_breaks of compiles.json
-  // ({"reason", "file", "line", "stack"}), "" when torch's note of it could not be read.
-  kGraphBreak = 11,
-  // Where the compile open on the thread was when the target's memory was looked at: `name` is the user's
-  // line as JSON ({"kind", "file", "line", "function"}), `cpu_ns` the time since the look before. Kind
-  // "lock": the thread waits for the compile lock, which thread "holder" has.
-  kUserLine = 12,
+  kWatchBegin = 7,  // phases that were open on this thread when watching began: in `context`
+  kWatchEnd = 8,    // its phases are not watched any more
 };
 // `depth` of a kRegionEnd: the run was over before, nothing says since when.
 inline constexpr std::uint32_t kLeftBefore = 1;
@@ -215,7 +200,6 @@ struct SpanEdge {
   CodeId code = 0;
   ContextId context = 0;  // its `torch` part: the compile open on the thread at that moment
   // CPU time of the thread so far, as old as the last scheduler tick (4 ms at 250 Hz); 0: not known.
-  // kUserLine: the time since the look before.
   std::uint64_t cpu_ns = 0;
   bool operator==(const SpanEdge&) const = default;
 };
@@ -276,23 +260,16 @@ struct Trailer {
   bool operator==(const Trailer&) const = default;
 };
 
+// The rows of each kind of chunk, by its name in chunk_list.h. What the reader does with them: edges,
+// waits, GPU launches and such are in order of time; native names and source places have been
+// applied to frames and stacks, and are empty (Recording::open_as_recorded keeps the latter).
 struct Tables {
-  std::vector<std::string_view> strings;
-  std::vector<std::string_view> blobs;
-  std::vector<Code> codes;
-  std::vector<Frame> frames;
-  std::vector<StackNode> stacks;
-  std::vector<Context> contexts;
-  std::vector<Process> processes;
-  std::vector<Thread> threads;
-  std::vector<SpanEdge> edges;
-  std::vector<Fact> facts;
-  std::vector<GpuLaunch> gpu_launches;  // by time
-  std::vector<GpuRecord> gpu_records;   // in the order they were told
-  std::vector<Wait> waits;              // by begin
-  std::vector<ProcessLife> lives;       // by time
-  std::vector<ObjectFile> object_files;
-  std::vector<SourcePlaces> source_places;  // not yet shown in frames and stacks (inlined_frames.h)
+#define DYNPROF_TABLE(kind, number, name, Row, member) std::vector<Row> member;
+  DYNPROF_TABLES(DYNPROF_TABLE)
+#undef DYNPROF_TABLE
+#define DYNPROF_LIST(kind, number, name, Row, member, function) std::vector<Row> member;
+  DYNPROF_LISTS(DYNPROF_LIST)
+#undef DYNPROF_LIST
 };
 
 }  // namespace dynprof

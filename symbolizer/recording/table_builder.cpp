@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
+#include "symbolizer/recording/row_codec.h"
+#include "symbolizer/recording/row_refs.h"
 #include "symbolizer/recording/table_codec.h"
 
 namespace dynprof::recording {
@@ -43,16 +46,11 @@ void TableBuilder::reserve(ChunkKind kind, std::uint64_t rows) {
     rows_of.reserve(static_cast<std::size_t>(std::min(rows + 1, memory_left_ / sizeof(Row))));
   };
   switch (kind) {
-    case ChunkKind::kStrings:
-      return table(tables_.strings);
-    case ChunkKind::kBlobs:
-      return table(tables_.blobs);
-    case ChunkKind::kCodes:
-      return table(tables_.codes);
-    case ChunkKind::kFrames:
-      return table(tables_.frames);
-    case ChunkKind::kStacks:
-      return table(tables_.stacks);
+#define DYNPROF_RESERVE(kind, number, name, Row, member) \
+  case ChunkKind::kind:                                  \
+    return table(tables_.member);
+    DYNPROF_TABLES(DYNPROF_RESERVE)
+#undef DYNPROF_RESERVE
     default:
       return;
   }
@@ -121,67 +119,61 @@ void TableBuilder::add_text(const ChunkHeader& header, std::span<const std::uint
 
 void TableBuilder::add(const ChunkHeader& header, std::span<const std::uint8_t> raw,
                        Damage& damage) {
-  auto rows = [&](auto& table, Gaps& gaps) {
-    using Row = typename std::remove_reference_t<decltype(table)>::value_type;
-    add_rows(
-        header, table, gaps, Row{}, [&] { return decode(raw, header.count, table); }, damage);
-  };
-  switch (header.kind) {
-    case ChunkKind::kStrings:
-      return add_text(header, raw, tables_.strings, kLostText, string_gaps_, damage);
-    case ChunkKind::kBlobs:
-      return add_text(header, raw, tables_.blobs, {}, blob_gaps_, damage);
-    case ChunkKind::kCodes:
-      return rows(tables_.codes, code_gaps_);
-    case ChunkKind::kFrames:
-      return rows(tables_.frames, frame_gaps_);
-    case ChunkKind::kStacks:
-      return rows(tables_.stacks, stack_gaps_);
-    case ChunkKind::kContexts: {
-      // Markers hang off their rows.
-      if (!charge(raw.size() * sizeof(Marker) / kSmallestMarkerBytes)) {
-        ++damage.too_large[header.kind];
-        return;
-      }
-      return rows(tables_.contexts, context_gaps_);
+  auto table = [&](auto& rows, Gaps& gaps) {
+    using Row = typename std::remove_reference_t<decltype(rows)>::value_type;
+    if constexpr (std::is_same_v<Row, std::string_view>) {
+      const std::string_view stand_in = header.kind == ChunkKind::kStrings ? kLostText : "";
+      add_text(header, raw, rows, stand_in, gaps, damage);
+    } else {
+      add_rows(
+          header, rows, gaps, Row{}, [&] { return decode(raw, header.count, rows); }, damage);
     }
-    case ChunkKind::kProcesses:
-      return rows(tables_.processes, process_gaps_);
-    case ChunkKind::kThreads:
-      return rows(tables_.threads, thread_gaps_);
-    case ChunkKind::kNativeNames:
-      return rows(native_names_, name_gaps_);
-    case ChunkKind::kEdges:
-      return rows(tables_.edges, edge_gaps_);
-    case ChunkKind::kFacts:
-      return rows(tables_.facts, fact_gaps_);
-    case ChunkKind::kGpuLaunches:
-      if (!admit_gpu_rows(header, sizeof(GpuLaunch), kSmallestLaunchBytes, damage)) return;
-      return rows(tables_.gpu_launches, launch_gaps_);
-    case ChunkKind::kObjectFiles:
-      // Segments hang off their rows; each takes three bytes at least.
-      if (!charge(raw.size() * sizeof(FileSegment) / 3)) {
-        ++damage.too_large[header.kind];
-        return;
-      }
-      return rows(tables_.object_files, object_gaps_);
-    case ChunkKind::kSourcePlaces:
-      // Places hang off their rows; each takes four bytes at least.
-      if (!charge(raw.size() * sizeof(SourcePlace) / 4)) {
-        ++damage.too_large[header.kind];
-        return;
-      }
-      return rows(tables_.source_places, place_gaps_);
-    case ChunkKind::kGpuRecords:
-      if (!admit_gpu_rows(header, sizeof(GpuRecord), kSmallestRecordBytes, damage)) return;
-      return rows(tables_.gpu_records, record_gaps_);
-    case ChunkKind::kWaits:
-      return rows(tables_.waits, wait_gaps_);
-    case ChunkKind::kProcessLife:
-      return rows(tables_.lives, life_gaps_);
+  };
+  auto list = [&](auto& rows, Gaps& gaps) {
+    using Row = typename std::remove_reference_t<decltype(rows)>::value_type;
+    if (charge_items(header, RowFormat<Row>::kItemSize, RowFormat<Row>::kItemBytes, damage) &&
+        admit_repetitive(header, sizeof(Row), RowFormat<Row>::kRepetitiveRowBytes, damage))
+      table(rows, gaps);
+  };
+  if (header.kind == ChunkKind::kContexts &&
+      !charge_items(header, sizeof(Marker), kSmallestMarkerBytes, damage))
+    return;
+  switch (header.kind) {
+#define DYNPROF_ADD(kind, number, name, Row, member, ...) \
+  case ChunkKind::kind:                                   \
+    return table(tables_.member, member##_gaps_);
+    DYNPROF_TABLES(DYNPROF_ADD)
+#undef DYNPROF_ADD
+#define DYNPROF_ADD(kind, number, name, Row, member, ...) \
+  case ChunkKind::kind:                                   \
+    return list(tables_.member, member##_gaps_);
+    DYNPROF_LISTS(DYNPROF_ADD)
+#undef DYNPROF_ADD
     default:
       return;
   }
+}
+
+// For what hangs off rows, `size` in memory each.
+bool TableBuilder::charge_items(const ChunkHeader& header, std::size_t size, std::size_t smallest,
+                                Damage& damage) {
+  if (charge(std::uint64_t{header.raw_bytes} * size / smallest)) return true;
+  ++damage.too_large[header.kind];
+  return false;
+}
+
+// A loop of the same kernels compresses to half a byte for each, far below what other tables do. Most of
+// their memory is allowed for beforehand: it cannot be more than a payload's rows take, and so is bounded
+// by the expansion of payloads. A gap still has to fit what is left.
+bool TableBuilder::admit_repetitive(const ChunkHeader& header, std::size_t size,
+                                    std::size_t smallest, Damage& damage) {
+  if (smallest == 0) return true;
+  if (header.count > header.raw_bytes / smallest) {
+    ++damage.malformed[header.kind];
+    return false;
+  }
+  memory_left_ += std::uint64_t{header.count} * size / 16 * 15;
+  return true;
 }
 
 StringId TableBuilder::lost_string() {
@@ -226,7 +218,7 @@ ContextId TableBuilder::lost_context() {
   if (lost_.context == 0) {
     lost_.context = static_cast<ContextId>(tables_.contexts.size());
     tables_.contexts.push_back(unreadable_context());
-    context_gaps_.push_back(Range{lost_.context, lost_.context + 1});
+    contexts_gaps_.push_back(Range{lost_.context, lost_.context + 1});
   }
   return lost_.context;
 }
@@ -236,7 +228,7 @@ ThreadId TableBuilder::lost_thread() {
     have_lost_thread_ = true;
     lost_.thread = static_cast<ThreadId>(tables_.threads.size());
     tables_.threads.push_back(Thread{.comm = lost_string()});
-    thread_gaps_.push_back(Range{lost_.thread, lost_.thread + 1});
+    threads_gaps_.push_back(Range{lost_.thread, lost_.thread + 1});
   }
   return lost_.thread;
 }
@@ -248,7 +240,7 @@ bool TableBuilder::repair_string(StringId& id) {
 }
 
 void TableBuilder::finish_codes(Damage& damage) {
-  for (const Range& gap : code_gaps_) {
+  for (const Range& gap : codes_gaps_) {
     const CodeId code = lost_code();
     const Code lost = tables_.codes[code];
     for (std::size_t id = gap.begin; id < gap.end; ++id) tables_.codes[id] = lost;
@@ -264,7 +256,7 @@ void TableBuilder::finish_codes(Damage& damage) {
     }
     if (repaired) ++damage.lost_entries[ChunkKind::kCodes];
     auto is_lost = [this](StringId text) {
-      return (text == lost_.string && text != 0) || contains(string_gaps_, text);
+      return (text == lost_.string && text != 0) || contains(strings_gaps_, text);
     };
     if (is_lost(code.name) || is_lost(code.qualname)) code.unreadable = Unreadable::kLost;
     tables_.codes[id] = code;
@@ -272,14 +264,15 @@ void TableBuilder::finish_codes(Damage& damage) {
 }
 
 void TableBuilder::finish_frames(Damage& damage) {
-  for (const NativeName& name : native_names_) {
+  for (const NativeName& name : std::exchange(tables_.native_names, {})) {
     if (name.frame >= tables_.frames.size()) continue;
     Frame& frame = tables_.frames[name.frame];
     if (frame.kind != FrameKind::kPython) frame.symbol = name.symbol;
   }
+  native_names_gaps_.clear();
   std::vector<bool> lost(tables_.frames.size(), false);
   bool any = false;
-  for (const Range& gap : frame_gaps_) {
+  for (const Range& gap : frames_gaps_) {
     const Frame frame{.code = lost_code()};
     for (std::size_t id = gap.begin; id < gap.end; ++id) tables_.frames[id] = frame;
   }
@@ -293,7 +286,7 @@ void TableBuilder::finish_frames(Damage& damage) {
     }
     if (repaired) ++damage.lost_entries[ChunkKind::kFrames];
     tables_.frames[id] = frame;
-    lost[id] = repaired || contains(string_gaps_, frame.symbol) ||
+    lost[id] = repaired || contains(strings_gaps_, frame.symbol) ||
                tables_.codes[frame.code].unreadable == Unreadable::kLost;
     any = any || lost[id];
   }
@@ -304,7 +297,7 @@ void TableBuilder::finish_stacks(Damage& damage) {
   const std::size_t count = tables_.stacks.size();
   std::vector<bool> lost(count, false);
   bool any = false;
-  for (const Range& gap : stack_gaps_) {
+  for (const Range& gap : stacks_gaps_) {
     const StackNode node{0, lost_frame()};
     for (std::size_t id = gap.begin; id < gap.end; ++id) tables_.stacks[id] = node;
     for (std::size_t id = gap.begin; id < gap.end; ++id) lost[id] = true;
@@ -333,7 +326,7 @@ void TableBuilder::finish_stacks(Damage& damage) {
 }
 
 void TableBuilder::finish_others(Damage& damage) {
-  for (const Range& gap : context_gaps_) {
+  for (const Range& gap : contexts_gaps_) {
     for (std::size_t id = gap.begin; id < gap.end; ++id) {
       tables_.contexts[id] = unreadable_context();
     }
@@ -348,18 +341,7 @@ void TableBuilder::finish_others(Damage& damage) {
       if (repair_string(phase)) ++damage.lost_entries[ChunkKind::kStrings];
     }
   }
-  // Nothing refers to a process by its row, so lost ones just go.
-  for (auto gap = process_gaps_.rbegin(); gap != process_gaps_.rend(); ++gap) {
-    tables_.processes.erase(tables_.processes.begin() + gap->begin,
-                            tables_.processes.begin() + gap->end);
-  }
-  for (Process& process : tables_.processes) {
-    for (StringId* id :
-         {&process.comm, &process.exe, &process.command_line, &process.python, &process.torch}) {
-      if (repair_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
-    }
-  }
-  for (const Range& gap : thread_gaps_) {
+  for (const Range& gap : threads_gaps_) {
     for (std::size_t id = gap.begin; id < gap.end; ++id) tables_.threads[id].comm = lost_string();
   }
   for (Thread& thread : tables_.threads) {
@@ -367,67 +349,55 @@ void TableBuilder::finish_others(Damage& damage) {
   }
 }
 
-void TableBuilder::drop_lost_lists(Damage& damage) {
-  // Nothing refers to an edge or a fact: lost ones go, and so do those whose thread or text is gone.
-  auto drop = [](auto& rows, const Gaps& gaps) {
-    for (auto gap = gaps.rbegin(); gap != gaps.rend(); ++gap) {
-      rows.erase(rows.begin() + gap->begin, rows.begin() + gap->end);
-    }
-  };
-  drop(tables_.edges, edge_gaps_);
-  drop(tables_.facts, fact_gaps_);
-  drop(tables_.gpu_launches, launch_gaps_);
-  drop(tables_.gpu_records, record_gaps_);
-  drop(tables_.waits, wait_gaps_);
-  // A wait keeps its length whatever else is lost.
-  std::erase_if(tables_.waits, [&](Wait& wait) {
-    if (wait.stack >= tables_.stacks.size()) wait.stack = lost_stack();
-    if (wait.context >= tables_.contexts.size()) wait.context = lost_context();
-    return wait.thread >= tables_.threads.size();
-  });
-  std::stable_sort(tables_.waits.begin(), tables_.waits.end(),
-                   [](const Wait& a, const Wait& b) { return a.begin_ns < b.begin_ns; });
-  drop(tables_.lives, life_gaps_);
-  drop(tables_.object_files, object_gaps_);
-  std::erase_if(tables_.object_files, [&](const ObjectFile& file) {
-    return file.object >= tables_.strings.size() || file.build_id >= tables_.strings.size();
-  });
-  finish_source_places();
-  finish_gpu(damage);
-  for (ProcessLife& life : tables_.lives)
-    for (StringId* id : {&life.comm, &life.exe, &life.command_line})
-      if (repair_string(*id)) ++damage.lost_entries[ChunkKind::kStrings];
-  std::stable_sort(
-      tables_.lives.begin(), tables_.lives.end(),
-      [](const ProcessLife& a, const ProcessLife& b) { return a.time_ns < b.time_ns; });
-  std::erase_if(tables_.edges, [&](SpanEdge& edge) {
-    if (repair_string(edge.name)) ++damage.lost_entries[ChunkKind::kStrings];
-    if (edge.code >= tables_.codes.size()) edge.code = lost_code();
-    if (edge.context >= tables_.contexts.size()) edge.context = lost_context();
-    return edge.thread >= tables_.threads.size();
-  });
-  // A phase's begin is written when its name is known, which may be after another source's edges.
-  std::stable_sort(tables_.edges.begin(), tables_.edges.end(),
-                   [](const SpanEdge& a, const SpanEdge& b) { return a.time_ns < b.time_ns; });
-  std::erase_if(tables_.facts, [&](const Fact& fact) {
-    return fact.kind >= tables_.strings.size() || fact.name >= tables_.strings.size() ||
-           fact.body >= tables_.blobs.size();
-  });
+bool TableBuilder::repair(Ref what, std::uint32_t& id, Damage& damage) {
+  switch (what) {
+    case Ref::kString:
+      if (repair_string(id)) ++damage.lost_entries[ChunkKind::kStrings];
+      return true;
+    case Ref::kCode:
+      if (id >= tables_.codes.size()) id = lost_code();
+      return true;
+    case Ref::kStack:
+      if (id >= tables_.stacks.size()) id = lost_stack();
+      return true;
+    case Ref::kContext:
+      if (id >= tables_.contexts.size()) id = lost_context();
+      return true;
+    case Ref::kNeededString:
+      return id < tables_.strings.size();
+    case Ref::kNeededBlob:
+      return id < tables_.blobs.size();
+    case Ref::kNeededFrame:
+      return id < tables_.frames.size();
+    case Ref::kNeededNativeFrame:
+      return id < tables_.frames.size() && tables_.frames[id].kind == FrameKind::kNative;
+    case Ref::kNeededThread:
+      return id < tables_.threads.size();
+  }
+  return false;
 }
 
-// A row that does not know its frame or its names says nothing: the frame stays as it is without.
-void TableBuilder::finish_source_places() {
-  for (auto gap = place_gaps_.rbegin(); gap != place_gaps_.rend(); ++gap)
-    tables_.source_places.erase(tables_.source_places.begin() + gap->begin,
-                                tables_.source_places.begin() + gap->end);
-  std::erase_if(tables_.source_places, [&](const SourcePlaces& places) {
-    return places.frame >= tables_.frames.size() ||
-           tables_.frames[places.frame].kind != FrameKind::kNative ||
-           std::any_of(places.chain.begin(), places.chain.end(), [&](const SourcePlace& place) {
-             return place.function >= tables_.strings.size() ||
-                    place.file >= tables_.strings.size();
-           });
+// Nothing refers to the rows of a list, so lost ones just go.
+template <class Row>
+void TableBuilder::finish_list(std::vector<Row>& rows, const Gaps& gaps, Damage& damage) {
+  for (auto gap = gaps.rbegin(); gap != gaps.rend(); ++gap)
+    rows.erase(rows.begin() + gap->begin, rows.begin() + gap->end);
+  bool whole = true;
+  RefVisitor visitor([&](Ref what, std::uint32_t& id) {
+    if (!repair(what, id, damage)) whole = false;
   });
+  RowFormat<Row> format;
+  std::erase_if(rows, [&](Row& row) {
+    whole = true;
+    format.visit(visitor, row, {});
+    return !whole;
+  });
+  // Several sources write, each when it knows enough: so not in order of time.
+  if constexpr (requires { RowFormat<Row>::kTime; }) {
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+      return a.*RowFormat<Row>::kTime < b.*RowFormat<Row>::kTime;
+    });
+  }
 }
 
 void TableBuilder::finish(Damage& damage) {
@@ -435,7 +405,10 @@ void TableBuilder::finish(Damage& damage) {
   finish_frames(damage);
   finish_stacks(damage);
   finish_others(damage);
-  drop_lost_lists(damage);
+#define DYNPROF_FINISH(kind, number, name, Row, member, function) \
+  finish_list(tables_.member, member##_gaps_, damage);
+  DYNPROF_LISTS(DYNPROF_FINISH)
+#undef DYNPROF_FINISH
 }
 
 }  // namespace dynprof::recording

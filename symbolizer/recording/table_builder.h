@@ -10,6 +10,7 @@
 #include "symbolizer/recording/damage.h"
 #include "symbolizer/recording/format.h"
 #include "symbolizer/recording/model.h"
+#include "symbolizer/recording/row_formats.h"
 
 namespace dynprof::recording {
 
@@ -45,8 +46,8 @@ class TableBuilder {
   ThreadId lost_thread();
   // The sample's stack has a frame that is lost. After finish().
   bool stack_is_lost(StackId id) const { return !lost_stacks_.empty() && lost_stacks_[id]; }
-  bool context_is_lost(ContextId id) const { return contains(context_gaps_, id); }
-  bool thread_is_lost(ThreadId id) const { return contains(thread_gaps_, id); }
+  bool context_is_lost(ContextId id) const { return contains(contexts_gaps_, id); }
+  bool thread_is_lost(ThreadId id) const { return contains(threads_gaps_, id); }
 
  private:
   struct Range {
@@ -71,21 +72,24 @@ class TableBuilder {
   void finish_frames(Damage& damage);
   void finish_stacks(Damage& damage);
   void finish_others(Damage& damage);
-  void drop_lost_lists(Damage& damage);
-  void finish_gpu(Damage& damage);
-  bool admit_gpu_rows(const ChunkHeader& header, std::size_t row_bytes, std::uint32_t smallest,
-                      Damage& damage);
-  void finish_source_places();
+  bool charge_items(const ChunkHeader& header, std::size_t size, std::size_t smallest,
+                    Damage& damage);
+  bool admit_repetitive(const ChunkHeader& header, std::size_t size, std::size_t smallest,
+                        Damage& damage);
+  template <class Row>
+  void finish_list(std::vector<Row>& rows, const Gaps& gaps, Damage& damage);
+  // False: `id` is of something that is lost, and without it a row says nothing.
+  bool repair(Ref what, std::uint32_t& id, Damage& damage);
   // An undefined string becomes "<lost>"; true if it was one.
   bool repair_string(StringId& id);
 
   Tables tables_;
   std::vector<std::unique_ptr<char[]>> text_;  // what the views of strings and blobs point into
   std::uint64_t memory_left_;
-  Gaps string_gaps_, blob_gaps_, code_gaps_, frame_gaps_, stack_gaps_, context_gaps_, process_gaps_,
-      thread_gaps_, name_gaps_, edge_gaps_, fact_gaps_, launch_gaps_, record_gaps_, wait_gaps_,
-      life_gaps_, object_gaps_, place_gaps_;
-  std::vector<NativeName> native_names_;         // applied to the frames by finish()
+#define DYNPROF_GAPS(kind, number, name, Row, member, ...) Gaps member##_gaps_;
+  DYNPROF_TABLES(DYNPROF_GAPS)
+  DYNPROF_LISTS(DYNPROF_GAPS)
+#undef DYNPROF_GAPS
   std::vector<bool> lost_frames_, lost_stacks_;  // empty if nothing is lost
   LostIds lost_;
   bool have_lost_thread_ = false;  // 0 is a thread like any other

@@ -215,38 +215,6 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<Context>& out) {
   return in.done();
 }
 
-void encode(std::span<const Process> processes, ByteWriter& out) {
-  for (const Process& process : processes) {
-    out.signed_varint(process.pid);
-    out.signed_varint(process.parent_pid);
-    out.varint(process.comm);
-    out.varint(process.exe);
-    out.varint(process.command_line);
-    out.varint(process.python);
-    out.varint(process.torch);
-    out.varint(process.start_ns);
-    out.varint(process.no_compile_at_start ? 1 : 0);
-  }
-}
-
-bool decode(Bytes raw, std::uint32_t count, std::vector<Process>& out) {
-  ByteReader in(raw);
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    Process process;
-    process.pid = in.signed_varint32();
-    process.parent_pid = in.signed_varint32();
-    process.comm = in.varint32();
-    process.exe = in.varint32();
-    process.command_line = in.varint32();
-    process.python = in.varint32();
-    process.torch = in.varint32();
-    process.start_ns = in.varint();
-    process.no_compile_at_start = in.varint() != 0;
-    out.push_back(process);
-  }
-  return in.done();
-}
-
 void encode(std::span<const Thread> threads, ByteWriter& out) {
   for (const Thread& thread : threads) {
     out.signed_varint(thread.pid);
@@ -263,85 +231,6 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<Thread>& out) {
     thread.tid = in.signed_varint32();
     thread.comm = in.varint32();
     out.push_back(thread);
-  }
-  return in.done();
-}
-
-void encode(std::span<const NativeName> names, ByteWriter& out) {
-  NativeName last;
-  for (const NativeName& name : names) {
-    out.difference(name.frame, last.frame);
-    out.difference(name.symbol, last.symbol);
-    last = name;
-  }
-}
-
-bool decode(Bytes raw, std::uint32_t count, std::vector<NativeName>& out) {
-  ByteReader in(raw);
-  NativeName last;
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    last.frame = in.plus_difference32(last.frame);
-    last.symbol = in.plus_difference32(last.symbol);
-    out.push_back(last);
-  }
-  return in.done();
-}
-
-void encode(std::span<const SpanEdge> edges, ByteWriter& out) {
-  SpanEdge last;
-  for (const SpanEdge& edge : edges) {
-    out.u8(static_cast<std::uint8_t>(edge.kind));
-    out.difference(edge.time_ns, last.time_ns);
-    out.difference(edge.thread, last.thread);
-    out.varint(edge.name);
-    out.varint(edge.depth);
-    out.difference(edge.code, last.code);
-    out.difference(edge.context, last.context);
-    out.difference(edge.cpu_ns, last.cpu_ns);
-    last = edge;
-  }
-}
-
-bool decode(Bytes raw, std::uint32_t count, std::vector<SpanEdge>& out) {
-  ByteReader in(raw);
-  SpanEdge last;
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    SpanEdge edge;
-    edge.kind = checked_enum(in, in.u8(), EdgeKind::kUserLine);
-    if (static_cast<std::uint8_t>(edge.kind) == 0) in.fail();
-    edge.time_ns = in.plus_difference(last.time_ns);
-    edge.thread = in.plus_difference32(last.thread);
-    edge.name = in.varint32();
-    edge.depth = in.varint32();
-    edge.code = in.plus_difference32(last.code);
-    edge.context = in.plus_difference32(last.context);
-    edge.cpu_ns = in.plus_difference(last.cpu_ns);
-    out.push_back(edge);
-    last = edge;
-  }
-  return in.done();
-}
-
-void encode(std::span<const Fact> facts, ByteWriter& out) {
-  for (const Fact& fact : facts) {
-    out.signed_varint(fact.pid);
-    out.varint(fact.time_ns);
-    out.varint(fact.kind);
-    out.varint(fact.name);
-    out.varint(fact.body);
-  }
-}
-
-bool decode(Bytes raw, std::uint32_t count, std::vector<Fact>& out) {
-  ByteReader in(raw);
-  for (std::uint32_t i = 0; i < count && in.ok(); ++i) {
-    Fact fact;
-    fact.pid = in.signed_varint32();
-    fact.time_ns = in.varint();
-    fact.kind = in.varint32();
-    fact.name = in.varint32();
-    fact.body = in.varint32();
-    out.push_back(fact);
   }
   return in.done();
 }

@@ -1,4 +1,4 @@
-// Tables to bytes and back, one chunk's worth at a time. Every chunk stands alone: differences are
+// Tables (chunk_list.h) to bytes and back, one chunk's worth at a time. Every chunk stands alone: differences are
 // taken from entries of the same chunk only. Layouts: docs/recording-format.md.
 #pragma once
 
@@ -8,10 +8,7 @@
 #include <vector>
 
 #include "symbolizer/base/byte_writer.h"
-#include "symbolizer/recording/gpu_codec.h"
-#include "symbolizer/recording/life_codec.h"
 #include "symbolizer/recording/model.h"
-#include "symbolizer/recording/wait_codec.h"
 
 namespace dynprof::recording {
 
@@ -22,13 +19,7 @@ void encode(std::span<const Code> codes, ByteWriter& out);
 void encode(std::span<const Frame> frames, ByteWriter& out);
 void encode(std::span<const StackNode> stacks, StackId first, ByteWriter& out);
 void encode(std::span<const Context> contexts, ByteWriter& out);
-void encode(std::span<const Process> processes, ByteWriter& out);
 void encode(std::span<const Thread> threads, ByteWriter& out);
-void encode(std::span<const NativeName> names, ByteWriter& out);
-void encode(std::span<const SpanEdge> edges, ByteWriter& out);
-void encode(std::span<const Fact> facts, ByteWriter& out);
-void encode(std::span<const ObjectFile> files, ByteWriter& out);
-void encode(std::span<const SourcePlaces> rows, ByteWriter& out);
 
 // Each appends exactly `count` entries and returns true, or returns false having appended some.
 // Enumerations and shapes are checked here, ids against other tables later. `raw` must outlive the
@@ -40,12 +31,6 @@ bool decode(Bytes raw, std::uint32_t count, std::vector<Frame>& out);
 // from a file cannot be a cycle.
 bool decode(Bytes raw, std::uint32_t count, std::vector<StackNode>& out);
 bool decode(Bytes raw, std::uint32_t count, std::vector<Context>& out);
-bool decode(Bytes raw, std::uint32_t count, std::vector<Process>& out);
 bool decode(Bytes raw, std::uint32_t count, std::vector<Thread>& out);
-bool decode(Bytes raw, std::uint32_t count, std::vector<NativeName>& out);
-bool decode(Bytes raw, std::uint32_t count, std::vector<SpanEdge>& out);
-bool decode(Bytes raw, std::uint32_t count, std::vector<Fact>& out);
-bool decode(Bytes raw, std::uint32_t count, std::vector<ObjectFile>& out);
-bool decode(Bytes raw, std::uint32_t count, std::vector<SourcePlaces>& out);
 
 }  // namespace dynprof::recording

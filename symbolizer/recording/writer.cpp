@@ -12,6 +12,8 @@
 #include "symbolizer/base/interner.h"
 #include "symbolizer/recording/chunk_sink.h"
 #include "symbolizer/recording/meta_json.h"
+#include "symbolizer/recording/row_codec.h"
+#include "symbolizer/recording/row_refs.h"
 #include "symbolizer/recording/sample_codec.h"
 #include "symbolizer/recording/stack_table.h"
 #include "symbolizer/recording/table_codec.h"
@@ -162,27 +164,14 @@ class Writer final : public RecordingWriter {
     for (StringId phase : context.torch.phases) DYNPROF_CHECK(phase < strings_.next_id());
     return entry(contexts_.intern(context), contexts_.next_id() - contexts_out_);
   }
-  void native_name(const NativeName& name) override {
-    DYNPROF_CHECK(name.frame < frames_.next_id() && name.symbol < strings_.next_id());
-    new_names_.push_back(name);
-    entry(0, new_names_.size());
-  }
   ThreadId thread(const Thread& thread) override {
     DYNPROF_CHECK(thread.comm < strings_.next_id());
     return entry(threads_.intern(thread), threads_.next_id() - threads_out_);
   }
-  void process(const Process& process) override {
-    for (StringId text :
-         {process.comm, process.exe, process.command_line, process.python, process.torch}) {
-      DYNPROF_CHECK(text < strings_.next_id());
-    }
-    if (processes_.size() >= kRememberOthers) processes_.clear();
-    auto [known, added] = processes_.try_emplace(process.pid, process);
-    if (!added && known->second == process) return;
-    known->second = process;
-    new_processes_.push_back(process);
-    entry(0, new_processes_.size());
-  }
+#define DYNPROF_ADD(kind, number, name, Row, member, function) \
+  void function(const Row& row) override { add(row, member##_); }
+  DYNPROF_LISTS(DYNPROF_ADD)
+#undef DYNPROF_ADD
   void sample(const Sample& sample) override {
     DYNPROF_CHECK(sample.thread < threads_.next_id() && sample.stack < next_stack_ &&
                   sample.context < contexts_.next_id());
@@ -192,60 +181,6 @@ class Writer final : public RecordingWriter {
     }
     samples_.push_back(sample);
     if (samples_.size() >= kFlushSamples) write_out();
-  }
-
-  void edge(const SpanEdge& edge) override {
-    DYNPROF_CHECK(edge.thread < threads_.next_id() && edge.name < strings_.next_id() &&
-                  edge.code < codes_.next_id() && edge.context < contexts_.next_id());
-    new_edges_.push_back(edge);
-    entry(0, new_edges_.size());
-  }
-  void fact(const Fact& fact) override {
-    DYNPROF_CHECK(fact.kind < strings_.next_id() && fact.name < strings_.next_id() &&
-                  fact.body < blobs_.next_id());
-    new_facts_.push_back(fact);
-    entry(0, new_facts_.size());
-  }
-  void wait(const Wait& wait) override {
-    DYNPROF_CHECK(wait.thread < threads_.next_id() && wait.stack < next_stack_ &&
-                  wait.context < contexts_.next_id() && wait.length_ns <= wait.span_ns &&
-                  wait.runnable_ns <= wait.length_ns);
-    new_waits_.push_back(wait);
-    entry(0, new_waits_.size());
-  }
-  void object_file(const ObjectFile& file) override {
-    DYNPROF_CHECK(file.object < strings_.next_id() && file.build_id < strings_.next_id() &&
-                  file.segments.size() <= kMaxFileSegments);
-    new_objects_.push_back(file);
-    entry(0, new_objects_.size());
-  }
-  void source_places(const SourcePlaces& places) override {
-    DYNPROF_CHECK(places.frame < frames_.next_id() && !places.chain.empty() &&
-                  places.chain.size() <= kMaxInlined + 1);
-    for (const SourcePlace& place : places.chain)
-      DYNPROF_CHECK(place.function < strings_.next_id() && place.file < strings_.next_id());
-    new_places_.push_back(places);
-    entry(0, new_places_.size());
-  }
-  void gpu_launch(const GpuLaunch& launch) override {
-    DYNPROF_CHECK(launch.thread < threads_.next_id() && launch.stack < next_stack_ &&
-                  launch.context < contexts_.next_id());
-    new_launches_.push_back(launch);
-    entry(0, new_launches_.size());
-  }
-  void gpu_record(const GpuRecord& record) override {
-    DYNPROF_CHECK(record.record.kind >= DYNPROF_GPU_KERNEL &&
-                  record.record.kind <= DYNPROF_GPU_DEVICE &&
-                  record.record.name < strings_.next_id());
-    new_records_.push_back(record);
-    entry(0, new_records_.size());
-  }
-
-  void process_life(const ProcessLife& life) override {
-    DYNPROF_CHECK(life.comm < strings_.next_id() && life.exe < strings_.next_id() &&
-                  life.command_line < strings_.next_id());
-    new_lives_.push_back(life);
-    entry(0, new_lives_.size());
   }
 
   Result<void> flush() override {
@@ -281,6 +216,71 @@ class Writer final : public RecordingWriter {
     return sink_.append(kind, first, count, encoded_.view());
   }
 
+  // Rows of a list that are not written yet, and the number of the first.
+  template <class Row>
+  struct Waiting {
+    std::vector<Row> rows;
+    std::uint32_t out = 0;
+  };
+
+  bool is_known(Ref what, std::uint32_t id) const {
+    switch (what) {
+      case Ref::kString:
+      case Ref::kNeededString:
+        return id < strings_.next_id();
+      case Ref::kNeededBlob:
+        return id < blobs_.next_id();
+      case Ref::kCode:
+        return id < codes_.next_id();
+      case Ref::kNeededFrame:
+      case Ref::kNeededNativeFrame:
+        return id < frames_.next_id();
+      case Ref::kStack:
+        return id < next_stack_;
+      case Ref::kContext:
+        return id < contexts_.next_id();
+      case Ref::kNeededThread:
+        return id < threads_.next_id();
+    }
+    return false;
+  }
+  // A row that could not be read back is a mistake of the caller's.
+  struct Check : RowVisitor {
+    const Writer& writer;
+    explicit Check(const Writer& of) : writer(of) {}
+    void ref(Ref what, std::uint32_t id, std::uint32_t = 0) const {
+      DYNPROF_CHECK(writer.is_known(what, id));
+    }
+    template <class T, class E>
+    void enumeration(T value, E first, E last) const {
+      DYNPROF_CHECK(value >= static_cast<T>(first) && value <= static_cast<T>(last));
+    }
+    template <class Items, class Visit>
+    void items(const Items& rows, std::size_t least, std::size_t most, const Items&,
+               const Visit& visit) const {
+      DYNPROF_CHECK(rows.size() >= least && rows.size() <= most);
+      for (const auto& item : rows) visit(item, {});
+    }
+    void require(bool truth) const { DYNPROF_CHECK(truth); }
+  };
+  template <class Row>
+  void add(const Row& row, Waiting<Row>& list) {
+    Check check(*this);
+    RowFormat<Row>().visit(check, row, {});
+    if constexpr (std::is_same_v<Row, Process>) {
+      if (is_last_written(row)) return;
+    }
+    list.rows.push_back(row);
+    entry(0, list.rows.size());
+  }
+  bool is_last_written(const Process& process) {
+    if (last_processes_.size() >= kRememberOthers) last_processes_.clear();
+    auto [known, added] = last_processes_.try_emplace(process.pid, process);
+    if (!added && known->second == process) return true;
+    known->second = process;
+    return false;
+  }
+
   // Tables may be written between any two calls: an entry uses only ids handed out before it.
   void text_waits(std::size_t bytes) {
     waiting_text_ += bytes;
@@ -305,20 +305,26 @@ class Writer final : public RecordingWriter {
     }
     out = next;
   }
-  template <class T>
-  void write_list(ChunkKind kind, std::vector<T>& waiting, std::uint32_t& out) {
-    if (waiting.empty()) return;
+  void write_stacks() {
+    if (new_stacks_.empty()) return;
     if (!sink_.error()) {
       encoded_.clear();
-      if constexpr (std::is_same_v<T, StackNode>) {
-        encode(waiting, out, encoded_);
-      } else {
-        encode(std::span<const T>(waiting), encoded_);
-      }
-      append(kind, out, waiting.size());
+      encode(new_stacks_, stacks_out_, encoded_);
+      append(ChunkKind::kStacks, stacks_out_, new_stacks_.size());
     }
-    out += static_cast<std::uint32_t>(waiting.size());
-    waiting.clear();
+    stacks_out_ += static_cast<StackId>(new_stacks_.size());
+    new_stacks_.clear();
+  }
+  template <class Row>
+  void write_list(ChunkKind kind, Waiting<Row>& list) {
+    if (list.rows.empty()) return;
+    if (!sink_.error()) {
+      encoded_.clear();
+      encode(std::span<const Row>(list.rows), encoded_);
+      append(kind, list.out, list.rows.size());
+    }
+    list.out += static_cast<std::uint32_t>(list.rows.size());
+    list.rows.clear();
   }
 
   // In the order in which entries use each other, so that a file cut anywhere is whole up to there.
@@ -327,19 +333,13 @@ class Writer final : public RecordingWriter {
     write_table(ChunkKind::kBlobs, blobs_, blobs_out_);
     write_table(ChunkKind::kCodes, codes_, codes_out_);
     write_table(ChunkKind::kFrames, frames_, frames_out_);
-    write_list(ChunkKind::kStacks, new_stacks_, stacks_out_);
+    write_stacks();
     write_table(ChunkKind::kContexts, contexts_, contexts_out_);
-    write_list(ChunkKind::kProcesses, new_processes_, processes_out_);
     write_table(ChunkKind::kThreads, threads_, threads_out_);
-    write_list(ChunkKind::kNativeNames, new_names_, names_out_);
-    write_list(ChunkKind::kEdges, new_edges_, edges_out_);
-    write_list(ChunkKind::kFacts, new_facts_, facts_out_);
-    write_list(ChunkKind::kGpuLaunches, new_launches_, launches_out_);
-    write_list(ChunkKind::kGpuRecords, new_records_, records_out_);
-    write_list(ChunkKind::kWaits, new_waits_, waits_out_);
-    write_list(ChunkKind::kProcessLife, new_lives_, lives_out_);
-    write_list(ChunkKind::kObjectFiles, new_objects_, objects_out_);
-    write_list(ChunkKind::kSourcePlaces, new_places_, places_out_);
+#define DYNPROF_WRITE(kind, number, name, Row, member, function) \
+  write_list(ChunkKind::kind, member##_);
+    DYNPROF_LISTS(DYNPROF_WRITE)
+#undef DYNPROF_WRITE
     waiting_text_ = 0;
     bound_memory();
   }
@@ -383,7 +383,7 @@ class Writer final : public RecordingWriter {
   ValueInterner<Thread, ThreadHash> threads_{0};
   StackTable stacks_;
   StackId next_stack_ = 1;
-  std::unordered_map<std::int32_t, Process> processes_;  // by pid, the last state written
+  std::unordered_map<std::int32_t, Process> last_processes_;  // by pid, the last state written
 
   // The first id of each table that is not written yet, and what waits where it is kept apart.
   StringId strings_out_ = 1;
@@ -392,28 +392,11 @@ class Writer final : public RecordingWriter {
   FrameId frames_out_ = 1;
   StackId stacks_out_ = 1;
   ContextId contexts_out_ = 1;
-  std::uint32_t processes_out_ = 0;
-  std::uint32_t names_out_ = 0;
-  std::uint32_t edges_out_ = 0;
-  std::uint32_t facts_out_ = 0;
-  std::uint32_t launches_out_ = 0;
-  std::uint32_t records_out_ = 0;
-  std::uint32_t waits_out_ = 0;
-  std::uint32_t lives_out_ = 0;
-  std::uint32_t objects_out_ = 0;
-  std::uint32_t places_out_ = 0;
   ThreadId threads_out_ = 0;
   std::vector<StackNode> new_stacks_;
-  std::vector<Process> new_processes_;
-  std::vector<NativeName> new_names_;
-  std::vector<SpanEdge> new_edges_;
-  std::vector<Fact> new_facts_;
-  std::vector<GpuLaunch> new_launches_;
-  std::vector<GpuRecord> new_records_;
-  std::vector<Wait> new_waits_;
-  std::vector<ProcessLife> new_lives_;
-  std::vector<ObjectFile> new_objects_;
-  std::vector<SourcePlaces> new_places_;
+#define DYNPROF_WAITING(kind, number, name, Row, member, function) Waiting<Row> member##_;
+  DYNPROF_LISTS(DYNPROF_WAITING)
+#undef DYNPROF_WAITING
   std::vector<Sample> samples_;
   std::size_t waiting_text_ = 0;
 

@@ -29,23 +29,16 @@ class RecordingWriter {
   virtual FrameId frame(const Frame& frame) = 0;
   virtual StackId stack(const StackNode& node) = 0;
   virtual ContextId context(const Context& context) = 0;
-  // Names a native or kernel frame that this writer gave out.
-  virtual void native_name(const NativeName& name) = 0;
   virtual ThreadId thread(const Thread& thread) = 0;
-  // Written once per pid and state; a later one (after exec) replaces the earlier for new samples.
-  virtual void process(const Process& process) = 0;
   virtual void sample(const Sample& sample) = 0;
-  virtual void edge(const SpanEdge& edge) = 0;
-  virtual void fact(const Fact& fact) = 0;
-  virtual void wait(const Wait& wait) = 0;
-  // At most kMaxFileSegments segments.
-  virtual void object_file(const ObjectFile& file) = 0;
-  // Of a native frame that this writer gave out; 1 to kMaxInlined + 1 places.
-  virtual void source_places(const SourcePlaces& places) = 0;
-  virtual void gpu_launch(const GpuLaunch& launch) = 0;
-  // Its kind must be one of enum dynprof_gpu_kind.
-  virtual void gpu_record(const GpuRecord& record) = 0;
-  virtual void process_life(const ProcessLife& life) = 0;
+
+  // process(), edge(), wait() and so on: see chunk_list.h. Ids must be this writer's, and values within
+  // the bounds of the model. A process is written once per pid and state; a later row (after exec)
+  // replaces the earlier for new samples.
+#define DYNPROF_ADD(kind, number, name, Row, member, function) \
+  virtual void function(const Row& row) = 0;
+  DYNPROF_LISTS(DYNPROF_ADD)
+#undef DYNPROF_ADD
 
   // Writes out what is buffered; call it about once a second so that little is lost to SIGKILL.
   // After a failed write (disk full) the file keeps its last whole chunk and every later call

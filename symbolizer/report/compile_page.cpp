@@ -248,7 +248,7 @@ class Page {
     for (std::size_t i = 0; i < shown; ++i) {
       const LineTime& row = rows[i];
       auto cell = [&](LineUse use) {
-        std::uint64_t ns = row.ns[static_cast<std::size_t>(use)];
+        std::uint64_t ns = row.of(use);
         return ns == 0 ? std::string("-") : fmt::format("{:.2f}", seconds(ns));
       };
       std::string text = fmt::format("  {:>9} {:>8} {:>8} {:>8}  ", cell(LineUse::kTracing),

@@ -13,7 +13,7 @@
 #include "symbolizer/base/byte_writer.h"
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
-#include "symbolizer/recording/gpu_codec.h"
+#include "symbolizer/recording/row_codec.h"
 #include "user/gpu/gpu_view.h"
 #include "user/gpu/usdt_notes.h"
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "symbolizer/recording/row_refs.h"
 #include "tests/unit/recording_example.h"
 
 using namespace dynprof;
@@ -48,13 +49,38 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const Marker& marker : context.markers)
       DYNPROF_CHECK(marker.user_code < tables.codes.size());
   }
-  for (const Process& process : tables.processes) {
-    for (StringId id :
-         {process.comm, process.exe, process.command_line, process.python, process.torch}) {
-      DYNPROF_CHECK(id < tables.strings.size());
-    }
-  }
   for (const Thread& thread : tables.threads) DYNPROF_CHECK(thread.comm < tables.strings.size());
+  const auto defined = [&](recording::Ref what, std::uint32_t id) {
+    using recording::Ref;
+    switch (what) {
+      case Ref::kString:
+      case Ref::kNeededString:
+        return id < tables.strings.size();
+      case Ref::kNeededBlob:
+        return id < tables.blobs.size();
+      case Ref::kCode:
+        return id < tables.codes.size();
+      case Ref::kNeededFrame:
+      case Ref::kNeededNativeFrame:
+        return id < tables.frames.size();
+      case Ref::kStack:
+        return id < tables.stacks.size();
+      case Ref::kContext:
+        return id < tables.contexts.size();
+      case Ref::kNeededThread:
+        return id < tables.threads.size();
+    }
+    return false;
+  };
+  const auto check = [&](recording::Ref what, std::uint32_t id) {
+    DYNPROF_CHECK(defined(what, id));
+  };
+#define DYNPROF_CHECK_LIST(kind, number, name, Row, member, function) \
+  recording::visit_refs(tables.member, check);
+  DYNPROF_LISTS(DYNPROF_CHECK_LIST)
+#undef DYNPROF_CHECK_LIST
+  for (const GraphBreak& one : tables.graph_breaks)
+    DYNPROF_CHECK(one.calls.size() <= kMaxBreakCalls);
   // A byte of each string and blob: views into freed memory are found by the sanitizer.
   volatile char sink = 0;
   for (std::string_view text : tables.strings) sink = text.empty() ? sink : text.back();

@@ -299,10 +299,10 @@ TEST_F(Exact, LostEdgesLoseNoTimeOfTheWhole) {
 }
 
 TEST_F(Exact, EdgesWithoutAnIdTakeThatOfTheirSamples) {
-  SpanEdge begin = edges.make(EdgeKind::kWaitBegin, "entire_forward_compile", 0);
+  SpanEdge begin = edges.make(EdgeKind::kPhaseBegin, "dynamo", 1);
   begin.context = 0;
   SpanEdge end = begin;
-  end.kind = EdgeKind::kWaitEnd;
+  end.kind = EdgeKind::kPhaseEnd;
   end.time_ns += 50'000'000;
   fake.edge(begin);
   fake.edge(end);

@@ -287,7 +287,7 @@ TEST_F(ChromeExact, RandomEdgesStayDrawable) {
       time += pick(3) * pick(1'000'000);
       edge.time_ns = pick(50) == 0 ? pick(2) << 50 : time;
       edge.thread = pick(2) ? thread : other;
-      edge.kind = static_cast<EdgeKind>(1 + pick(10));
+      edge.kind = static_cast<EdgeKind>(1 + pick(8));
       edge.name = fake.string(names[pick(names.size())]);
       edge.depth = static_cast<std::uint32_t>(pick(30) == 0 ? pick(1'000'000) : pick(6));
       edge.context = fake.torch_context(state);

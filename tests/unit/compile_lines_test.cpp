@@ -10,72 +10,81 @@
 namespace dynprof {
 namespace {
 
-// One compile 0/0 of 100 ms, looked at in its middle, 50 ms after the look before.
-struct Looked {
-  explicit Looked(const std::string& json, const std::string& id = "0/0") {
-    ThreadId thread = fake.thread(1, 1);
-    FakeEdges edges(fake, thread);
+// One compile 0/0 of 100 ms, sampled in its middle.
+class CompileLinesTest : public testing::Test {
+ protected:
+  CompileLinesTest() {
     edges.compile("0/0");
     edges.watch();
     edges.begin("dynamo");
     fake.pass_ms(50);
-    edges.compile(id);
-    edges.cpu_ns = 50'000'000;
-    edges.emit(EdgeKind::kUserLine, json, 0);
-    edges.compile("0/0");
+  }
+  CompileLines found() {
     fake.pass_ms(50);
+    edges.compile("0/0");
     edges.end();
     attribution.emplace(fake);
-    found.emplace(*attribution);
+    EXPECT_EQ(attribution->compiles().size(), 1u);
+    return CompileLines(*attribution);
   }
-  const std::vector<LineTime>& lines() const { return found->of(0); }
 
   FakeRecording fake;
+  FakeEdges edges{fake, fake.thread(1, 1)};
   std::optional<Attribution> attribution;
-  std::optional<CompileLines> found;
 };
 
-TEST(CompileLines, AreSummedByLineAndUse) {
-  Looked looked(R"({"kind":"tracing","file":"/a.py","line":7,"function":"f"})");
-  ASSERT_EQ(looked.attribution->compiles().size(), 1u);
-  ASSERT_EQ(looked.lines().size(), 1u);
-  const LineTime& line = looked.lines()[0];
-  EXPECT_EQ(line.file, "/a.py");
-  EXPECT_EQ(line.line, 7);
-  EXPECT_EQ(line.function, "f");
-  EXPECT_EQ(line.ns[static_cast<std::size_t>(LineUse::kTracing)], 50'000'000u);
-  EXPECT_EQ(line.sum_ns(), 50'000'000u);
+TEST_F(CompileLinesTest, AreSummedByLineAndUse) {
+  const UserCall call = edges.call("/a.py", 7, "f");
+  edges.line_sample(50'000'000, LineUse::kTracing, call);
+  edges.line_sample(3'000'000, LineUse::kLowering, call);
+  edges.line_sample(2'000'000, LineUse::kTracing, call);
+  edges.line_sample(4'000'000, LineUse::kTracing, edges.call("/a.py", 8, "f"));
+  const CompileLines all = found();
+  const std::vector<LineTime>& lines = all.of(0);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].file, "/a.py");
+  EXPECT_EQ(lines[0].line, 7);
+  EXPECT_EQ(lines[0].function, "f");
+  EXPECT_EQ(lines[0].of(LineUse::kTracing), 52'000'000u);
+  EXPECT_EQ(lines[0].of(LineUse::kLowering), 3'000'000u);
+  EXPECT_EQ(lines[0].sum_ns(), 55'000'000u);
+  EXPECT_EQ(lines[1].line, 8);
 }
 
-TEST(CompileLines, WaitersAreTheHoldersCompile) {
-  Looked looked(R"({"kind":"lock","holder":1})", "");
-  ASSERT_EQ(looked.found->waiters(0).size(), 1u);
-  EXPECT_EQ(looked.found->waiters(0)[0].ns, 50'000'000u);
-  EXPECT_TRUE(looked.lines().empty());
+TEST_F(CompileLinesTest, WaitersAreTheHoldersCompile) {
+  edges.lock_sample(50'000'000, 1);
+  const CompileLines all = found();
+  ASSERT_EQ(all.waiters(0).size(), 1u);
+  EXPECT_EQ(all.waiters(0)[0].ns, 50'000'000u);
+  EXPECT_TRUE(all.of(0).empty());
 }
 
-TEST(CompileLines, WhatMakesNoSenseIsLeftOut) {
-  for (const char* json :
-       {"", "[]", "{", R"({"kind":7})", R"({"kind":"none"})", R"({"kind":"lock","holder":"1"})",
-        R"({"kind":"lock","holder":99})", R"({"kind":"lock","holder":-99999999999})"}) {
-    Looked looked(json);
-    EXPECT_TRUE(looked.lines().empty()) << json;
-    EXPECT_TRUE(looked.found->waiters(0).empty()) << json;
-  }
+TEST_F(CompileLinesTest, WhatMakesNoSenseIsLeftOut) {
+  edges.lock_sample(50'000'000, 99);
+  edges.lock_sample(50'000'000, INT32_MIN);
+  edges.lock_sample(0, 1);
+  edges.line_sample(0, LineUse::kTracing, edges.call("/a.py", 7, "f"));
+  edges.compile("");
+  edges.line_sample(1, LineUse::kTracing, edges.call("/a.py", 7, "f"));
+  const CompileLines all = found();
+  EXPECT_TRUE(all.of(0).empty());
+  EXPECT_TRUE(all.waiters(0).empty());
 }
 
-TEST(CompileLines, TextsAndNumbersAreBounded) {
-  Looked looked(R"({"kind":"lowering","file":")" + std::string(100'000, 'x') +
-                R"(","line":-5,"function":3})");
-  ASSERT_EQ(looked.lines().size(), 1u);
-  EXPECT_EQ(looked.lines()[0].file.size(), 4096u);
-  EXPECT_EQ(looked.lines()[0].line, 0);
-  EXPECT_EQ(looked.lines()[0].function, "");
+TEST_F(CompileLinesTest, TextsAndNumbersAreBounded) {
+  edges.line_sample(1, LineUse::kLowering,
+                    edges.call(std::string(100'000, 'x'), 0xffffffff, "\xff"));
+  const CompileLines all = found();
+  ASSERT_EQ(all.of(0).size(), 1u);
+  EXPECT_EQ(all.of(0)[0].file.size(), 4096u);
+  EXPECT_EQ(all.of(0)[0].line, 0);
+  EXPECT_EQ(all.of(0)[0].function, "\xef\xbf\xbd");
 }
 
-TEST(CompileLines, AnotherIdThanTheOpenOneIsNotBelieved) {
-  Looked looked(R"({"kind":"tracing","file":"/a.py","line":7})", "4/2");
-  EXPECT_TRUE(looked.lines().empty());
+TEST_F(CompileLinesTest, AnotherIdThanTheOpenOneIsNotBelieved) {
+  edges.compile("4/2");
+  edges.line_sample(1, LineUse::kTracing, edges.call("/a.py", 7, "f"));
+  EXPECT_TRUE(found().of(0).empty());
 }
 
 }  // namespace

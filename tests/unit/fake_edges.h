@@ -47,8 +47,6 @@ class FakeEdges {
     fake.edge(edge);
   }
   void unwatch() { emit(EdgeKind::kWatchEnd, "", 0); }
-  void wait_begin(const std::string& name) { emit(EdgeKind::kWaitBegin, name, 0); }
-  void wait_end(const std::string& name) { emit(EdgeKind::kWaitEnd, name, 0); }
   void region_begin(const std::string& name) { emit(EdgeKind::kRegionBegin, name, 0); }
   void region_end() { emit(EdgeKind::kRegionEnd, "", 0); }
   void emit(EdgeKind kind, const std::string& name, std::size_t depth) {
@@ -61,9 +59,25 @@ class FakeEdges {
     edge.kind = kind;
     edge.name = fake.string(name);
     edge.depth = static_cast<std::uint32_t>(depth);
-    edge.context = fake.torch_context(fake.torch_state(id_, attempt_));
+    edge.context = context_now();
     edge.cpu_ns = cpu_ns;
     return edge;
+  }
+  // The open compile breaks its graph; `calls` lead to the line that broke, outermost first.
+  void graph_break(const std::string& reason, const std::vector<UserCall>& calls = {}) {
+    fake.edit_tables().graph_breaks.push_back(
+        {fake.now(), thread_, context_now(), fake.string(reason), calls});
+  }
+  UserCall call(const std::string& file, std::uint32_t line, const std::string& function) {
+    return {fake.string(file), line, fake.string(function)};
+  }
+  // The open compile is seen at a line, or the thread waiting for the compile lock.
+  void line_sample(std::uint64_t weight_ns, LineUse use, const UserCall& line) {
+    fake.edit_tables().line_samples.push_back(
+        {fake.now(), weight_ns, thread_, context_now(), use, line});
+  }
+  void lock_sample(std::uint64_t weight_ns, std::int32_t holder_tid) {
+    fake.edit_tables().lock_samples.push_back({fake.now(), weight_ns, thread_, holder_tid});
   }
   // As a sample taken now finds it.
   ContextId context(std::vector<Marker> markers = {}) {
@@ -105,6 +119,7 @@ class FakeEdges {
 
  private:
   std::size_t depth() const { return open_.size(); }
+  ContextId context_now() { return fake.torch_context(fake.torch_state(id_, attempt_)); }
 
   ThreadId thread_;
   std::string id_;

@@ -256,7 +256,7 @@ ProcessDump example() {
   compile.phases = {"entire_backward_compile", "inductor_compile", "GraphLowering.run"};
   compile.phase = Phase::kInductor;
   thread.user_code = {
-      UserCode::Kind::kLowering,
+      LineUse::kLowering,
       {{"step", "/home/me/train.py", 40}, {"Block.forward", "/home/me/model.py", 17}}};
   return dump;
 }

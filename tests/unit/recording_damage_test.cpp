@@ -9,7 +9,7 @@
 #include "symbolizer/base/byte_writer.h"
 #include "symbolizer/recording/format.h"
 #include "symbolizer/recording/payload.h"
-#include "symbolizer/recording/table_codec.h"
+#include "symbolizer/recording/row_codec.h"
 #include "tests/unit/recording_example.h"
 
 namespace dynprof {
@@ -113,6 +113,17 @@ TEST(RecordingDamage, EveryFlippedBitIsNoticed) {
   EXPECT_EQ(refused, kFileHeaderBytes * 8) << "only a damaged header loses the whole file";
 }
 
+bool is_list(ChunkKind kind) {
+  switch (kind) {
+#define DYNPROF_IS(kind, ...) case ChunkKind::kind:
+    DYNPROF_LISTS(DYNPROF_IS)
+#undef DYNPROF_IS
+    return true;
+    default:
+      return false;
+  }
+}
+
 TEST(RecordingDamage, EveryLostChunkIsNamed) {
   const std::string bytes = example_bytes();
   auto whole = read_bytes(bytes);
@@ -138,10 +149,7 @@ TEST(RecordingDamage, EveryLostChunkIsNamed) {
     if (kind == ChunkKind::kSamples) {
       EXPECT_THAT((*recording)->damage(), Contains("6 samples are lost"));
     } else if (kind != ChunkKind::kMeta && kind != ChunkKind::kTrailer &&
-               kind != ChunkKind::kProcesses && kind != ChunkKind::kBlobs &&
-               kind != ChunkKind::kGpuLaunches && kind != ChunkKind::kGpuRecords &&
-               kind != ChunkKind::kProcessLife && kind != ChunkKind::kObjectFiles &&
-               kind != ChunkKind::kSourcePlaces) {
+               kind != ChunkKind::kBlobs && !is_list(kind)) {
       EXPECT_THAT((*recording)->damage(), Contains(HasSubstr("that is lost")))
           << chunk_kind_text(kind);
     }
@@ -380,12 +388,10 @@ TEST(RecordingForged, StacksAreCutAtADepth) {
 }
 
 TEST(RecordingForged, CountsAndLengthsThatLie) {
+#define DYNPROF_KIND(kind, ...) ChunkKind::kind,
   for (ChunkKind kind :
-       {ChunkKind::kStrings, ChunkKind::kBlobs, ChunkKind::kCodes, ChunkKind::kFrames,
-        ChunkKind::kStacks, ChunkKind::kContexts, ChunkKind::kProcesses, ChunkKind::kThreads,
-        ChunkKind::kNativeNames, ChunkKind::kEdges, ChunkKind::kFacts, ChunkKind::kGpuLaunches,
-        ChunkKind::kGpuRecords, ChunkKind::kWaits, ChunkKind::kProcessLife, ChunkKind::kObjectFiles,
-        ChunkKind::kSourcePlaces, ChunkKind::kSamples}) {
+       {DYNPROF_TABLES(DYNPROF_KIND) DYNPROF_LISTS(DYNPROF_KIND) ChunkKind::kSamples}) {
+#undef DYNPROF_KIND
     for (std::uint32_t count : {0u, 1u, 3u, 60'000u, 0xffffffffu}) {
       for (std::string_view payload :
            {std::string_view(""), std::string_view("\x00", 1),

@@ -148,6 +148,19 @@ inline void write_example(RecordingWriter& writer) {
                          .comm = writer.string("g++"),
                          .cpu_ns = 77'000'000,
                          .exit_code = round == 2 ? 9 : 256});
+    writer.edge({.time_ns = time, .thread = main, .name = name, .depth = 1, .context = context});
+    writer.graph_break({.time_ns = time,
+                        .thread = main,
+                        .context = context,
+                        .reason = writer.string("print"),
+                        .calls = {{file, 3, name}, {file, 9, qualname}}});
+    writer.line_sample({.time_ns = time,
+                        .weight_ns = 50'000'000,
+                        .thread = main,
+                        .context = context,
+                        .use = LineUse::kLowering,
+                        .line = {file, 7u + static_cast<unsigned>(round), name}});
+    writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
     writer.object_file({.object = file,
                         .build_id = writer.string("0badcafe"),
                         .segments = {{0, 4096, 0}, {4096, 777, 8192}}});

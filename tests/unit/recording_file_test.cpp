@@ -81,8 +81,16 @@ TEST_F(RecordingFile, EachReasonNotToOpenHasItsOwnText) {
   bytes = example_bytes();
   std::copy(header.begin(), header.end(), bytes.begin());
   Error version = open_error(write_file("newer", bytes));
-  EXPECT_THAT(version.what, HasSubstr("version 2"));
+  EXPECT_THAT(version.what, HasSubstr("version 3, this program reads 2"));
   EXPECT_THAT(version.hint, HasSubstr("newer"));
+
+  recording::FileHeader older;
+  older.version = 1;
+  header = recording::encode_file_header(older);
+  std::copy(header.begin(), header.end(), bytes.begin());
+  Error old = open_error(write_file("older", bytes));
+  EXPECT_THAT(old.what, HasSubstr("version 1, this program reads 2"));
+  EXPECT_THAT(old.hint, HasSubstr("record again"));
 
   recording::FileHeader flagged;
   flagged.flags = 1;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <random>
 
-#include "symbolizer/recording/gpu_codec.h"
+#include "symbolizer/recording/row_codec.h"
 #include "tests/unit/recording_example.h"
 
 namespace dynprof {

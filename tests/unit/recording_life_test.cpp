@@ -1,7 +1,7 @@
 // Births and deaths of processes in a recording: what is written is read, what is damaged is dropped.
 #include <gtest/gtest.h>
 
-#include "symbolizer/recording/life_codec.h"
+#include "symbolizer/recording/row_codec.h"
 #include "tests/unit/recording_example.h"
 
 namespace dynprof {

@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "symbolizer/recording/wait_codec.h"
+#include "symbolizer/recording/row_codec.h"
 #include "tests/unit/recording_example.h"
 
 namespace dynprof {

@@ -7,7 +7,7 @@
 
 #include "symbolizer/recording/inlined_frames.h"
 #include "symbolizer/recording/renamed.h"
-#include "symbolizer/recording/table_codec.h"
+#include "symbolizer/recording/row_codec.h"
 #include "tests/unit/fake_recording.h"
 #include "tests/unit/recording_example.h"
 

@@ -165,11 +165,10 @@ TEST_F(SpansTest, AnEndAloneIsNothing) {
   edges.emit(EdgeKind::kPhaseEnd, "x", 0);
   edges.emit(EdgeKind::kPhaseEnd, "x", 0xffffffff);
   edges.emit(EdgeKind::kPhaseBegin, "x", 0xffffffff);
-  edges.emit(EdgeKind::kWaitEnd, "x", 0);
   edges.emit(EdgeKind::kRegionEnd, "x", 0);
   edges.emit(EdgeKind::kInlineEnd, "", 0);
   EXPECT_EQ(phases(), List{});
-  EXPECT_EQ(spans().losses().begins, 7u);
+  EXPECT_EQ(spans().losses().begins, 6u);
 }
 
 TEST_F(SpansTest, AnEndOfAnotherNameEndsNothingElse) {
@@ -282,62 +281,6 @@ TEST_F(SpansTest, ThreadsAreApartAndARenamedOneIsStillItself) {
   others.end();
   EXPECT_EQ(phases(0), (List{"dynamo 0-2 *0/0"}));
   EXPECT_EQ(phases(1), (List{"dynamo 1-3 *1/0"}));
-}
-
-// ---- wait counters -------------------------------------------------------------------------------
-
-TEST_F(SpansTest, WithoutAWatchWaitCountersAreTheCompile) {
-  edges.compile("0/0");
-  edges.wait_begin("entire_forward_compile");
-  edges.wait_begin("dynamo_compile");
-  fake.pass_ms(1);
-  edges.wait_begin("compile_inductor");
-  fake.pass_ms(2);
-  edges.wait_end("compile_inductor");
-  edges.wait_end("dynamo_compile");
-  edges.wait_end("entire_forward_compile");
-  edges.wait_begin("filelock.enter");
-  edges.wait_end("filelock.enter");
-  edges.wait_begin("pytorch.wait_counter.entire_backward_compile");
-  fake.pass_ms(2);
-  EXPECT_EQ(phases(),
-            (List{"entire_forward_compile 0-3 *0/0", "dynamo_compile 0-3", "compile_inductor 1-3",
-                  "pytorch.wait_counter.entire_backward_compile 3-3?> *0/0"}));
-}
-
-TEST_F(SpansTest, AWatchedCompileIsNotCountedTwice) {
-  edges.compile("0/0");
-  edges.begin("dynamo");
-  edges.wait_begin("entire_forward_compile");
-  fake.pass_ms(3);
-  edges.wait_end("entire_forward_compile");
-  fake.pass_ms(1);
-  edges.end();
-  EXPECT_EQ(phases(), (List{"dynamo 0-4 *0/0"}));
-  EXPECT_EQ(spans().threads()[0].waits.size(), 1u);
-}
-
-TEST_F(SpansTest, AWaitCounterTellsTheBeginOfACompileThatWasWatchedLate) {
-  edges.compile("0/0");
-  edges.lose_begin("dynamo");
-  edges.wait_begin("entire_forward_compile");
-  fake.pass_ms(3);
-  edges.watch();
-  fake.pass_ms(1);
-  edges.wait_end("entire_forward_compile");
-  edges.end();
-  EXPECT_EQ(phases(), (List{"dynamo 0-4 *0/0"}));
-}
-
-TEST_F(SpansTest, AndTheEndOfOneThatWasNotWatchedToItsEnd) {
-  edges.compile("0/0");
-  edges.begin("dynamo");
-  edges.wait_begin("entire_forward_compile");
-  fake.pass_ms(3);
-  edges.unwatch();
-  fake.pass_ms(4);
-  edges.wait_end("entire_forward_compile");
-  EXPECT_EQ(phases(), (List{"dynamo 0-7 *0/0"}));
 }
 
 // ---- runs and inlined calls ----------------------------------------------------------------------

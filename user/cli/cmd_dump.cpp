@@ -78,8 +78,7 @@ Json compile_json(const CompileNow& compile, const UserCode& code) {
   for (const std::string& name : compile.phases) {
     out["torch_phases"].push_back(backslash_escaped(name));
   }
-  bool known = code.kind != UserCode::Kind::kNone;
-  out["user_code_is"] = known ? Json(user_code_text(code.kind)) : Json(nullptr);
+  out["user_code_is"] = code.use ? Json(line_use_text(*code.use)) : Json(nullptr);
   out["user_code"] = user_lines_json(code.lines);
   return out;
 }

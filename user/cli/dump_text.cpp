@@ -92,19 +92,18 @@ std::string compile_text(const CompileNow& compile) {
 
 std::string user_text(const UserCode& code) {
   std::string out;
-  switch (code.kind) {
-    case UserCode::Kind::kNone:
-      return out;
-    case UserCode::Kind::kTracing:
+  if (!code.use) return out;
+  switch (*code.use) {
+    case LineUse::kTracing:
       out = "tracing ";
       break;
-    case UserCode::Kind::kGraphEnd:
+    case LineUse::kGraphEnd:
       out = "the graph ends at ";
       break;
-    case UserCode::Kind::kRetracing:
+    case LineUse::kRetracing:
       out = "tracing again ";
       break;
-    case UserCode::Kind::kLowering:
+    case LineUse::kLowering:
       out = "lowering ";
       break;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "symbolizer/base/text.h"
+#include "symbolizer/recording/torch_model.h"
 
 namespace dynprof {
 namespace {
@@ -12,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxText = 65'536;
 constexpr std::size_t kMaxFields = 256;
-constexpr std::size_t kMaxStack = 256;
+constexpr std::size_t kMaxStack = kMaxBreakCalls;
 constexpr std::size_t kMaxList = 1 << 20;
 
 std::uint64_t value_of(const std::vector<NamedValue>& named, std::string_view name) {

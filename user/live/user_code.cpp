@@ -32,24 +32,22 @@ class Reader {
   }
 
  private:
-  using Kind = UserCode::Kind;
-
   void at(const StackFrame& frame) {
     bool step = view_.is_function(frame, kSymbolicConvert, "InstructionTranslatorBase.step");
     if (step || view_.is_function(frame, kSymbolicConvert, "InstructionTranslatorBase.run")) {
       translator(frame, step);
     } else if (view_.is_function(frame, kOutputGraph, "OutputGraph.compile_subgraph")) {
-      if (found_.code.kind == Kind::kTracing) found_.code.kind = Kind::kGraphEnd;
+      if (found_.code.use == LineUse::kTracing) found_.code.use = LineUse::kGraphEnd;
     } else if (view_.is_function(frame, kConvertFrame, "_compile") ||
                view_.is_function(frame, kConvertFrame, "compile_frame")) {
       found_ = {};  // a compile inside another one
       last_translator_ = 0;
     } else if (view_.is_function(frame, kLowering, "GraphLowering.run_node")) {
-      node(frame, Kind::kLowering);
+      node(frame, LineUse::kLowering);
     } else if (view_.is_function(frame, kInterpreter, "Interpreter.run_node")) {
       // While Dynamo traces, this is how it propagates shapes. GraphLowering's is made of it.
-      if (found_.code.kind == Kind::kTracing) return;
-      node(frame, found_.code.kind == Kind::kLowering ? Kind::kLowering : Kind::kRetracing);
+      if (found_.code.use == LineUse::kTracing) return;
+      node(frame, found_.code.use == LineUse::kLowering ? LineUse::kLowering : LineUse::kRetracing);
     }
   }
 
@@ -68,8 +66,8 @@ class Reader {
       if (!line || found_.code.lines.size() == kMaxInlined) return;
       last_translator_ = self->value;
       // What a node inside an outer call said is of that call.
-      if (found_.code.kind != Kind::kTracing) found_.code.lines.clear();
-      found_.code.kind = Kind::kTracing;
+      if (found_.code.use != LineUse::kTracing) found_.code.lines.clear();
+      found_.code.use = LineUse::kTracing;
       found_.code.lines.push_back(std::move(*line));
     }
     used(*self);
@@ -123,7 +121,7 @@ class Reader {
     return std::nullopt;
   }
 
-  void node(const StackFrame& frame, Kind kind) {
+  void node(const StackFrame& frame, LineUse kind) {
     auto node = view_.local(frame, "n");
     if (!node) return;
     auto meta = meta_of(node->value);
@@ -132,7 +130,7 @@ class Reader {
     if (!trace) return;
     std::vector<UserLine> lines = parse_stack_trace(*trace);
     if (lines.empty()) return;
-    found_.code.kind = kind;
+    found_.code.use = kind;
     found_.code.lines = std::move(lines);
     used(*node);
   }
@@ -145,22 +143,6 @@ class Reader {
 };
 
 }  // namespace
-
-const char* user_code_text(UserCode::Kind kind) {
-  switch (kind) {
-    case UserCode::Kind::kNone:
-      return "none";
-    case UserCode::Kind::kTracing:
-      return "tracing";
-    case UserCode::Kind::kGraphEnd:
-      return "graph_end";
-    case UserCode::Kind::kRetracing:
-      return "retracing";
-    case UserCode::Kind::kLowering:
-      return "lowering";
-  }
-  return "none";
-}
 
 UserCodeReading read_user_code(TargetView& view, const RemoteStack& stack) {
   return Reader(view, stack).read();

@@ -6,11 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "symbolizer/recording/torch_model.h"
 #include "user/live/target_view.h"
 
 namespace dynprof {
@@ -23,17 +25,9 @@ struct UserLine {
 };
 
 struct UserCode {
-  enum class Kind : std::uint8_t {
-    kNone,
-    kTracing,    // Dynamo is at it
-    kGraphEnd,   // the graph that is compiled now ends there
-    kRetracing,  // an operator of the graph, while AOTAutograd traces it again
-    kLowering,   // an operator of the graph, while Inductor lowers it
-  };
-  Kind kind = Kind::kNone;
+  std::optional<LineUse> use;   // what the compile does with it; none: it is at no user code
   std::vector<UserLine> lines;  // outermost call first
 };
-const char* user_code_text(UserCode::Kind kind);  // "tracing", "graph_end", …
 
 // What was found on a stack, and by what it can be told later that it still was so when it was read.
 struct UserCodeReading {

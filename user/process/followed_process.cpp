@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "symbolizer/base/text.h"
 #include "user/history/graph_breaks.h"
@@ -366,28 +365,28 @@ void FollowedProcess::compile_seen(const KernelSide& kernel) {
 
 void FollowedProcess::write_lines(RecordingWriter& writer) {
   if (!lines_) return;
-  for (const LineReading& reading : lines_->take()) {
-    nlohmann::ordered_json json = {{"kind", reading.kind}};
-    if (reading.lock_holder) json["holder"] = reading.lock_holder;
-    if (!reading.line.file.empty()) {
-      json["file"] = reading.line.file;
-      json["line"] = reading.line.line;
-      json["function"] = reading.line.function;
-    }
+  const CompileReadings readings = lines_->take();
+  for (const LineReading& reading : readings.lines) {
     Context context;
     context.torch.status = TorchStatus::kRead;
     context.torch.autograd_id = reading.ids.autograd_id;
     context.torch.frame_id = reading.ids.frame_id;
     context.torch.compile_id = reading.ids.compile_id;
     context.torch.attempt = reading.ids.attempt;
-    SpanEdge edge;
-    edge.time_ns = reading.time_ns;
-    edge.thread = thread(reading.tid, writer);
-    edge.kind = EdgeKind::kUserLine;
-    edge.name = writer.string(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    edge.context = writer.context(context);
-    edge.cpu_ns = reading.weight_ns;
-    writer.edge(edge);
+    LineSample sample;
+    sample.time_ns = reading.time_ns;
+    sample.weight_ns = reading.weight_ns;
+    sample.thread = thread(reading.tid, writer);
+    sample.context = writer.context(context);
+    sample.use = reading.use;
+    sample.line = {writer.string(reading.line.file),
+                   static_cast<std::uint32_t>(std::max(reading.line.line, 0)),
+                   writer.string(reading.line.function)};
+    writer.line_sample(sample);
+  }
+  for (const LockReading& reading : readings.locks) {
+    writer.lock_sample({reading.time_ns, reading.weight_ns, thread(reading.tid, writer),
+                        reading.holder});
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -36,6 +37,14 @@ constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
 
 TorchIds ids_of(const TraceId& id, std::int32_t attempt) {
   return {id.autograd, id.frame, id.compile, attempt};
+}
+
+// What does not fit is dropped: the readings were not taken in time.
+template <class Reading>
+void append(std::vector<Reading>& found, std::vector<Reading>& kept) {
+  const std::size_t room = kMaxKept - std::min(kMaxKept, kept.size());
+  found.resize(std::min(room, found.size()));
+  std::move(found.begin(), found.end(), std::back_inserter(kept));
 }
 
 // Until the next reading, after so many since compiles began.
@@ -109,7 +118,7 @@ void LineWatch::wake() {
   changed_.notify_one();
 }
 
-std::vector<LineReading> LineWatch::take() {
+CompileReadings LineWatch::take() {
   std::lock_guard lock(mutex_);
   return std::exchange(readings_, {});
 }
@@ -128,7 +137,7 @@ void LineWatch::run() {
     lock.unlock();
     const std::uint64_t begin_ns = monotonic_ns();
     const std::uint64_t cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    std::vector<LineReading> found;
+    CompileReadings found;
     const bool first_of_view = !view || !view->usable();
     if (first_of_view) view = std::make_unique<View>(runtime_);
     bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
@@ -140,9 +149,8 @@ void LineWatch::run() {
     readings = compiles ? std::min(readings + 1, kReadingsAtFirst * 10) : readings / 2;
     idle = compiles ? 0 : idle + 1;
     lock.lock();
-    std::size_t room = kMaxKept - std::min(kMaxKept, readings_.size());
-    for (std::size_t i = 0; i < std::min(room, found.size()); ++i)
-      readings_.push_back(std::move(found[i]));
+    append(found.lines, readings_.lines);
+    append(found.locks, readings_.locks);
     if (idle >= kIdleReadings) {
       awake_ = false;
       idle = readings = 0;
@@ -154,7 +162,7 @@ void LineWatch::run() {
   }
 }
 
-bool LineWatch::read(View& shared, std::uint64_t since_ns, std::vector<LineReading>& out) const {
+bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out) const {
   RemoteObjects& objects = shared.objects;
   TargetView& view = shared.view;
   TorchReader& torch = shared.torch;
@@ -166,15 +174,15 @@ bool LineWatch::read(View& shared, std::uint64_t since_ns, std::vector<LineReadi
     compiles = true;
     auto deadline = std::chrono::steady_clock::now() + kLook;
     UserCode code = read_user_code_now(view, tstate, deadline);
-    if (code.lines.empty() || torch.read_open(tid, tstate).id != open.id) continue;
+    if (!code.use || code.lines.empty() || torch.read_open(tid, tstate).id != open.id) continue;
     LineReading reading;
     reading.time_ns = monotonic_ns();
     reading.weight_ns = since_ns;
     reading.tid = tid;
     reading.ids = ids_of(open.id, open.attempt);
-    reading.kind = user_code_text(code.kind);
+    reading.use = *code.use;
     reading.line = own_line(code.lines);
-    out.push_back(std::move(reading));
+    out.lines.push_back(std::move(reading));
   }
   if (!compiles) return false;
   if (states.size() < 2) return true;  // no other thread can wait for the lock
@@ -183,14 +191,9 @@ bool LineWatch::read(View& shared, std::uint64_t since_ns, std::vector<LineReadi
     auto owner = shared.compile_lock.owner_waited_for(tid);
     if (!owner) continue;
     if (by_pthread.empty()) by_pthread = tids_by_pthread(objects, runtime_, states);
-    LineReading reading;
-    reading.time_ns = monotonic_ns();
-    reading.weight_ns = since_ns;
-    reading.tid = tid;
-    reading.kind = "lock";
     auto holder = by_pthread.find(*owner);
-    if (holder != by_pthread.end()) reading.lock_holder = holder->second;
-    out.push_back(std::move(reading));
+    out.locks.push_back(
+        {monotonic_ns(), since_ns, tid, holder != by_pthread.end() ? holder->second : 0});
   }
   return true;
 }

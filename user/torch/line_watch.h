@@ -19,15 +19,27 @@
 
 namespace dynprof {
 
-// What was seen of one thread.
+// A thread that compiles.
 struct LineReading {
   std::uint64_t time_ns = 0;
   std::uint64_t weight_ns = 0;  // since the reading before: the time it stands for
   pid_t tid = 0;
-  TorchIds ids;           // the compile it is in; of a thread that waits all -1
-  const char* kind = "";  // user_code_text() of what compiles, "lock" of what waits
-  UserLine line;          // the innermost of the user's own; of one that waits: none
-  pid_t lock_holder = 0;  // 0: not known
+  TorchIds ids;   // the compile it is in
+  LineUse use = LineUse::kTracing;
+  UserLine line;  // the innermost of the user's own
+};
+
+// A thread that waits for the compile lock.
+struct LockReading {
+  std::uint64_t time_ns = 0;
+  std::uint64_t weight_ns = 0;  // as in LineReading
+  pid_t tid = 0;
+  pid_t holder = 0;  // 0: not known
+};
+
+struct CompileReadings {
+  std::vector<LineReading> lines;
+  std::vector<LockReading> locks;
 };
 
 class LineWatch {
@@ -39,20 +51,20 @@ class LineWatch {
 
   // Something of a compile happened: it reads from now on, until nothing compiles.
   void wake();
-  std::vector<LineReading> take();
+  CompileReadings take();
 
  private:
   struct View;
   void run();
   // Whether a thread compiles.
-  bool read(View& view, std::uint64_t since_ns, std::vector<LineReading>& out) const;
+  bool read(View& view, std::uint64_t since_ns, CompileReadings& out) const;
 
   const PythonRuntime runtime_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool awake_ = false;
   bool stop_ = false;
-  std::vector<LineReading> readings_;
+  CompileReadings readings_;
   std::thread thread_;
 };
 

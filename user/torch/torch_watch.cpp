@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "user/history/graph_breaks.h"
@@ -38,6 +37,10 @@ TorchState state_of(const Ids& ids) {
   state.compile_id = ids.compile_id;
   state.attempt = ids.attempt;
   return state;
+}
+
+std::uint32_t line_number(std::int64_t line) {
+  return line > 0 && line <= INT32_MAX ? static_cast<std::uint32_t>(line) : 0;
 }
 
 // A compile begins with it, maybe inside another one.
@@ -249,13 +252,15 @@ void TorchWatch::take_breaks(const WatchedProcess& process, const dp_phase_event
   RemoteValues values(process.objects, process.python);
   for (std::uint64_t i = known; i < std::min<std::uint64_t>(event.breaks, known + kMaxNewBreaks);
        ++i) {
-    SpanEdge mark = edge;
-    mark.kind = EdgeKind::kGraphBreak;
+    GraphBreak found{edge.time_ns, edge.thread, edge.context, 0, {}};
     if (auto cause = read_graph_break_at(values, process.torch.break_list, i)) {
-      mark.name = process.writer.string(
-          graph_break_json(*cause).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      found.reason = process.writer.string(cause->reason);
+      for (const UserFrame& call : cause->stack) {
+        found.calls.push_back({process.writer.string(call.file), line_number(call.line),
+                               process.writer.string(call.function)});
+      }
     }
-    process.writer.edge(mark);
+    process.writer.graph_break(found);
   }
 }
 

@@ -1,0 +1,62 @@
+// What a recording holds of torch.compile beside phases (SpanEdge): graph breaks, and where compiles
+// were when the target's memory was read, some 20 times a second. Texts come from the target.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "symbolizer/recording/ids.h"
+
+namespace dynprof {
+
+// A call in the user's code.
+struct UserCall {
+  StringId file = 0;
+  std::uint32_t line = 0;  // 0: not known
+  StringId function = 0;
+  bool operator==(const UserCall&) const = default;
+};
+
+// The compile open on the thread broke its graph.
+inline constexpr std::size_t kMaxBreakCalls = 256;
+struct GraphBreak {
+  std::uint64_t time_ns = 0;
+  ThreadId thread = 0;
+  ContextId context = 0;  // its `torch` part: that compile
+  StringId reason = 0;    // 0: torch's note of it was not readable, and `calls` is empty
+  // How the line that broke was reached, outermost first: that line is in the last.
+  std::vector<UserCall> calls;
+  bool operator==(const GraphBreak&) const = default;
+};
+
+// What a compile did with a line of the user's code.
+enum class LineUse : std::uint8_t {
+  kTracing = 1,    // Dynamo traced it
+  kGraphEnd = 2,   // the graph that was compiled ends there
+  kRetracing = 3,  // an operator of the graph, while AOTAutograd traced it again
+  kLowering = 4,   // an operator of the graph, while Inductor lowered it
+};
+const char* line_use_text(LineUse use);  // "tracing", "graph_end", ...
+
+// A line that a compile was at.
+struct LineSample {
+  std::uint64_t time_ns = 0;
+  std::uint64_t weight_ns = 0;  // since the sample before: the time it stands for; 0: the first
+  ThreadId thread = 0;
+  ContextId context = 0;  // its `torch` part: the compile
+  LineUse use = LineUse::kTracing;
+  UserCall line;
+  bool operator==(const LineSample&) const = default;
+};
+
+// A thread waited for the lock that torch holds while it compiles.
+struct LockSample {
+  std::uint64_t time_ns = 0;
+  std::uint64_t weight_ns = 0;   // as in LineSample
+  ThreadId thread = 0;           // who waited
+  std::int32_t holder_tid = 0;   // of the same process; 0: not known
+  bool operator==(const LockSample&) const = default;
+};
+
+}  // namespace dynprof

@@ -1,0 +1,134 @@
+// Graph breaks, line samples and lock samples in a recording: what is written is what is read, and
+// damage costs rows only.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+
+#include "symbolizer/recording/row_codec.h"
+#include "tests/unit/recording_example.h"
+
+namespace dynprof {
+namespace {
+
+using recording::decode;
+using recording::encode;
+using testing::IsEmpty;
+
+TEST(RecordingTorch, RoundTrip) {
+  auto recording = read_bytes(example_bytes());
+  ASSERT_TRUE(recording.has_value());
+  EXPECT_THAT((*recording)->damage(), IsEmpty());
+  const Tables& tables = (*recording)->tables();
+  auto text = [&](StringId id) { return tables.strings.at(id); };
+  ASSERT_EQ(tables.graph_breaks.size(), 3u);
+  const GraphBreak& one = tables.graph_breaks[1];
+  EXPECT_EQ(text(one.reason), "print");
+  EXPECT_EQ(tables.threads.at(one.thread).tid, 4243);
+  ASSERT_EQ(one.calls.size(), 2u);
+  EXPECT_EQ(text(one.calls[1].file), "/home/user/model_1.py");
+  EXPECT_EQ(one.calls[1].line, 9u);
+  EXPECT_EQ(text(one.calls[1].function), "Model1.forward");
+  ASSERT_EQ(tables.line_samples.size(), 3u);
+  EXPECT_EQ(tables.line_samples[2].use, LineUse::kLowering);
+  EXPECT_EQ(tables.line_samples[2].line.line, 9u);
+  EXPECT_EQ(tables.line_samples[2].weight_ns, 50'000'000u);
+  ASSERT_EQ(tables.lock_samples.size(), 3u);
+  EXPECT_EQ(tables.threads.at(tables.lock_samples[0].thread).tid, 5000);
+  EXPECT_EQ(tables.lock_samples[0].holder_tid, 4242);
+}
+
+TEST(RecordingTorch, ExtremesSurvive) {
+  const UserCall most{UINT32_MAX, UINT32_MAX, UINT32_MAX};
+  const std::vector<GraphBreak> breaks = {
+      {UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, {most, {}, most}},
+      {0, 0, 0, 0, {}},
+      {1, 2, 3, 4, std::vector<UserCall>(kMaxBreakCalls, most)}};
+  const std::vector<LineSample> lines = {
+      {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, LineUse::kLowering, most}, {}};
+  const std::vector<LockSample> locks = {{UINT64_MAX, UINT64_MAX, UINT32_MAX, INT32_MIN}, {}};
+  auto check = [](const auto& rows) {
+    ByteWriter out;
+    encode(rows, out);
+    auto back = rows;
+    back.clear();
+    const auto count = static_cast<std::uint32_t>(rows.size());
+    ASSERT_TRUE(decode(out.view(), count, back));
+    EXPECT_EQ(back, rows);
+    // Cut anywhere, or with a row too few or too many, it is damage.
+    for (std::size_t size = 0; size < out.size(); ++size) {
+      back.clear();
+      EXPECT_FALSE(decode(out.view().first(size), count, back)) << size;
+    }
+    back.clear();
+    EXPECT_FALSE(decode(out.view(), count - 1, back));
+    back.clear();
+    EXPECT_FALSE(decode(out.view(), count + 1, back));
+  };
+  check(breaks);
+  check(lines);
+  check(locks);
+}
+
+TEST(RecordingTorch, WhatCannotBeIsDamage) {
+  for (std::uint8_t use : {0, 5, 255}) {
+    ByteWriter out;
+    for (int i = 0; i < 4; ++i) out.varint(0);
+    out.u8(use);
+    for (int i = 0; i < 3; ++i) out.varint(0);
+    std::vector<LineSample> back;
+    EXPECT_FALSE(decode(out.view(), 1, back)) << int{use};
+  }
+  ByteWriter many;
+  encode(std::vector<GraphBreak>{{0, 0, 0, 0, std::vector<UserCall>(kMaxBreakCalls + 1)}}, many);
+  std::vector<GraphBreak> back;
+  EXPECT_FALSE(decode(many.view(), 1, back));
+}
+
+TEST(RecordingTorch, RowsComeOutByTimeAndLostOnesLeave) {
+  UniqueFd file = memory_file();
+  UniqueFd copy(::dup(file.get()));
+  auto writer = RecordingWriter::create(std::move(file), example_meta());
+  ASSERT_TRUE(writer.has_value());
+  const ThreadId thread = (*writer)->thread({1, 2, 0});
+  for (std::uint64_t time : {30, 10, 20}) {
+    (*writer)->graph_break({.time_ns = time, .thread = thread});
+    (*writer)->line_sample({.time_ns = time, .thread = thread});
+    (*writer)->lock_sample({.time_ns = time, .thread = thread});
+  }
+  ASSERT_TRUE((*writer)->finish({}).has_value());
+  auto recording = read_bytes(file_bytes(copy.get()));
+  ASSERT_TRUE(recording.has_value());
+  const Tables& tables = (*recording)->tables();
+  ASSERT_EQ(tables.graph_breaks.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(tables.graph_breaks[i].time_ns, 10 * (i + 1));
+    EXPECT_EQ(tables.line_samples[i].time_ns, 10 * (i + 1));
+    EXPECT_EQ(tables.lock_samples[i].time_ns, 10 * (i + 1));
+  }
+}
+
+// Any byte of the example replaced: what is left refers to what is there.
+TEST(RecordingTorch, DamageKeepsThemValid) {
+  const std::string whole = example_bytes();
+  for (std::size_t at = 32; at < whole.size(); at += 5) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x5a);
+    auto recording = read_bytes(bytes);
+    ASSERT_TRUE(recording.has_value());
+    const Tables& tables = (*recording)->tables();
+    for (const GraphBreak& one : tables.graph_breaks) {
+      ASSERT_LT(one.thread, tables.threads.size());
+      ASSERT_LT(one.context, tables.contexts.size());
+      ASSERT_LT(one.reason, tables.strings.size());
+      for (const UserCall& call : one.calls) ASSERT_LT(call.file, tables.strings.size());
+    }
+    for (const LineSample& one : tables.line_samples) {
+      ASSERT_LT(one.thread, tables.threads.size());
+      ASSERT_LT(one.line.function, tables.strings.size());
+    }
+    for (const LockSample& one : tables.lock_samples) ASSERT_LT(one.thread, tables.threads.size());
+  }
+}
+
+}  // namespace
+}  // namespace dynprof
