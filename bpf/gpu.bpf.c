@@ -159,7 +159,7 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
   struct walk* walk = &launch->walk;
   launch->function = function;
   begin_walk(walk, process, DP_EVENT_GPU_LAUNCH, pid_tgid, start_ns);
-  walk->sample.ip = call << 32 | (__u32)correlation;
+  walk->sample.gpu_call = call << 32 | (__u32)correlation;
   walk->sample.flags = flags;
   walk->sample.reason = find_top_frame(walk);
   if (walk->sample.reason == DP_COUNT_SAMPLES) bpf_tail_call(ctx, &gpu_tails, 0);

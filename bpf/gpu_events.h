@@ -10,7 +10,7 @@
 /* Behind those of enum dp_event_kind, with room between. */
 enum dp_gpu_event_kind {
   /* struct dp_sample with frames and, where torch's thread-locals are known, a dp_torch_state without
-   * phases. `ip` is call << 32 | correlation, the time that at which the library saw the call begin. */
+   * phases. `gpu_call` is call << 32 | correlation, the time that at which the library saw the call begin. */
   DP_EVENT_GPU_LAUNCH = 32,
   DP_EVENT_GPU_BATCH = 33,  /* struct dp_gpu_bytes */
   DP_EVENT_GPU_NAME = 34,   /* struct dp_gpu_bytes */
@@ -24,7 +24,7 @@ enum dp_gpu_event_kind {
 #define DP_SAMPLE_GPU_BARE 0x2000u
 
 /* In the flags of a launch: one native address follows, of the function in the program that stands for
- * the kernel. With BARE the lower half of `ip` is the lower half of the stack pointer. */
+ * the kernel. With BARE the lower half of `gpu_call` is the lower half of the stack pointer. */
 #define DP_SAMPLE_GPU_STUB 0x4000u
 
 /* What the cookie of a probe on CUDA says besides the call: which argument is such a function. */

@@ -471,7 +471,7 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct task_
   if (!remember(place, quick, key, fd, now)) return false;
   begin_walk(walk, process, DP_EVENT_WAIT_STACK, (__u64)place->pid << 32 | place->tid, now);
   walk->sample.flags = DP_SAMPLE_KERNEL;
-  walk->sample.ip = place->stack;
+  walk->sample.stack = place->stack;
   walk->sample.reason = find_top_frame(walk);
   return true;
 }

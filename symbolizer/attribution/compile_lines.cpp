@@ -61,8 +61,7 @@ void CompileLines::add(const Attribution& attribution, const LineSample& sample)
     return valid_utf8(tables.strings[string].substr(0, kMaxText));
   };
   const std::uint32_t number = sample.line.line;
-  LineTime line{text(sample.line.file),
-                number <= INT32_MAX ? static_cast<std::int32_t>(number) : 0,
+  LineTime line{text(sample.line.file), number <= INT32_MAX ? static_cast<std::int32_t>(number) : 0,
                 text(sample.line.function)};
   std::vector<LineTime>& lines = lines_[compile];
   auto known = std::find_if(lines.begin(), lines.end(), [&](const LineTime& one) {
@@ -77,8 +76,7 @@ void CompileLines::add(const Attribution& attribution, const LineSample& sample)
 
 void CompileLines::add(const Attribution& attribution, const LockSample& sample) {
   const Thread& thread = attribution.recording().tables().threads[sample.thread];
-  CompileIndex holder =
-      compile_at(attribution, thread.pid, sample.holder_tid, sample.time_ns, {});
+  CompileIndex holder = compile_at(attribution, thread.pid, sample.holder_tid, sample.time_ns, {});
   if (sample.weight_ns == 0 || holder == kNoCompile) return;
   std::vector<LockWaiter>& waiters = waiters_[holder];
   auto known = std::find_if(waiters.begin(), waiters.end(),

@@ -3,6 +3,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "symbolizer/python/python_version.h"
+
 namespace dynprof {
 namespace {
 
@@ -190,8 +192,6 @@ constexpr FrameRule kRules[] = {
     {"torch/_inductor/output_code.py", "cudagraph_post_compile", kPhase, kCudagraphs},
 };
 
-constexpr std::uint16_t kPython310 = (3 << 8) | 10;
-
 bool ends_with_path(std::string_view path, std::string_view suffix) {
   if (!path.ends_with(suffix)) return false;
   return path.size() == suffix.size() || path[path.size() - suffix.size() - 1] == '/';
@@ -227,7 +227,7 @@ std::vector<const FrameRule*> classify_codes(const Tables& tables) {
     const FrameRule* rule = nullptr;
     if (code.unreadable == Unreadable::kNo) {
       std::string_view file = tables.strings[code.filename];
-      rule = code.python == kPython310
+      rule = code.python == python_version(3, 10)
                  ? find_rule(by_name, tables.strings[code.name], file)
                  : find_rule(by_qualname, tables.strings[code.qualname], file);
     }

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "symbolizer/python/python_version.h"
+
 namespace dynprof {
 namespace {
-
-constexpr std::uint16_t kPython310 = 0x030a;
-constexpr std::uint16_t kPython311 = 0x030b;
 
 // One entry of a table, in bytes of code (3.10) or in units scaled to bytes (3.11+).
 struct Entry {
@@ -151,9 +150,9 @@ template <class Visit>
 void walk_table(std::uint16_t python, std::string_view table, std::int32_t first_line,
                 Visit visit) {
   table = table.substr(0, kMaxLineTableBytes);
-  if (python >= kPython311) {
+  if (python >= python_version(3, 11)) {
     walk(LocationCursor(table, first_line), visit);
-  } else if (python == kPython310) {
+  } else if (python == python_version(3, 10)) {
     walk(PairCursor(table, first_line), visit);
   }
 }

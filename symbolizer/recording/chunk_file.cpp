@@ -64,8 +64,8 @@ Result<ChunkFile> ChunkFile::from_fd(UniqueFd file, const std::string& name) {
       return error(fmt::format("the header of the recording {} is damaged", name),
                    "its first 32 bytes are needed; take another copy of it");
     case HeaderState::kOlder:
-      return error(fmt::format("the recording {} has format version {}, this program reads {}", name,
-                               header.version, kVersion),
+      return error(fmt::format("the recording {} has format version {}, this program reads {}",
+                               name, header.version, kVersion),
                    "use the dynprof-bpf that made it, or record again");
     case HeaderState::kNewer:
       return error(

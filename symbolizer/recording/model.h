@@ -40,7 +40,7 @@ struct Code {
   StringId qualname = 0;  // equals `name` on 3.10, which has no qualname
   std::int32_t first_line = 0;
   BlobId line_table = 0;     // co_linetable, as CPython stores it
-  std::uint16_t python = 0;  // major << 8 | minor: the line table's format
+  std::uint16_t python = 0;  // python_version(): the line table's format
   Unreadable unreadable = Unreadable::kNo;
   bool operator==(const Code&) const = default;
 };
@@ -186,8 +186,8 @@ enum class EdgeKind : std::uint8_t {
   kInlineBegin = 5,  // Dynamo begins to trace a user function: `code`
   kInlineEnd = 6,    // ... has traced it; `name` is "raised" when an exception ended that, the time
                      // is then that of the next event
-  kWatchBegin = 7,  // phases that were open on this thread when watching began: in `context`
-  kWatchEnd = 8,    // its phases are not watched any more
+  kWatchBegin = 7,   // phases that were open on this thread when watching began: in `context`
+  kWatchEnd = 8,     // its phases are not watched any more
 };
 // `depth` of a kRegionEnd: the run was over before, nothing says since when.
 inline constexpr std::uint32_t kLeftBefore = 1;

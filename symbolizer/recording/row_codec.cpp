@@ -70,8 +70,8 @@ class RowDecoder {
   template <class T, class E>
   void enumeration(T& x, E first, E last) {
     const std::uint8_t value = in_.u8();
-    const bool good = value >= static_cast<std::uint8_t>(first) &&
-                      value <= static_cast<std::uint8_t>(last);
+    const bool good =
+        value >= static_cast<std::uint8_t>(first) && value <= static_cast<std::uint8_t>(last);
     require(good);
     x = good ? static_cast<T>(value) : static_cast<T>(first);
   }
@@ -139,10 +139,10 @@ bool decode_rows(std::span<const std::uint8_t> raw, std::uint32_t count, std::ve
 
 }  // namespace
 
-#define DYNPROF_CODEC(kind, number, name, Row, ...)                                             \
-  void encode(std::span<const Row> rows, ByteWriter& out) { encode_rows(rows, out); }           \
-  bool decode(std::span<const std::uint8_t> raw, std::uint32_t count, std::vector<Row>& out) {  \
-    return decode_rows(raw, count, out);                                                        \
+#define DYNPROF_CODEC(kind, number, name, Row, ...)                                            \
+  void encode(std::span<const Row> rows, ByteWriter& out) { encode_rows(rows, out); }          \
+  bool decode(std::span<const std::uint8_t> raw, std::uint32_t count, std::vector<Row>& out) { \
+    return decode_rows(raw, count, out);                                                       \
   }
 DYNPROF_LISTS(DYNPROF_CODEC)
 #undef DYNPROF_CODEC

@@ -13,8 +13,8 @@ namespace dynprof::recording {
 
 // decode() appends exactly `count` rows and returns true, or returns false having appended some.
 // Enumerations and shapes are checked here, ids against other tables later.
-#define DYNPROF_CODEC(kind, number, name, Row, ...)           \
-  void encode(std::span<const Row> rows, ByteWriter& out);    \
+#define DYNPROF_CODEC(kind, number, name, Row, ...)        \
+  void encode(std::span<const Row> rows, ByteWriter& out); \
   bool decode(std::span<const std::uint8_t> raw, std::uint32_t count, std::vector<Row>& out);
 DYNPROF_LISTS(DYNPROF_CODEC)
 #undef DYNPROF_CODEC

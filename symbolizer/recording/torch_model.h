@@ -53,9 +53,9 @@ struct LineSample {
 // A thread waited for the lock that torch holds while it compiles.
 struct LockSample {
   std::uint64_t time_ns = 0;
-  std::uint64_t weight_ns = 0;   // as in LineSample
-  ThreadId thread = 0;           // who waited
-  std::int32_t holder_tid = 0;   // of the same process; 0: not known
+  std::uint64_t weight_ns = 0;  // as in LineSample
+  ThreadId thread = 0;          // who waited
+  std::int32_t holder_tid = 0;  // of the same process; 0: not known
   bool operator==(const LockSample&) const = default;
 };
 

@@ -75,7 +75,7 @@ TEST_F(Phases, Python310HasNoQualnames) {
                                .name = fake.string("compile_to_module"),
                                .qualname = fake.string("compile_to_module"),
                                .first_line = 5,
-                               .python = (3 << 8) | 10});
+                               .python = python_version(3, 10)});
   fake.sample(thread, fake.stack({fake.python(code)}), torch.forward(0, 0, 0, 0x1000));
   EXPECT_EQ(phases(), (List{"inductor"}));
 }

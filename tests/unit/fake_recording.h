@@ -23,13 +23,14 @@
 
 #include "symbolizer/attribution/compile.h"
 #include "symbolizer/base/result.h"
+#include "symbolizer/python/python_version.h"
 #include "symbolizer/recording/reader.h"
 
 namespace dynprof {
 
 class FakeRecording : public Recording {
  public:
-  static constexpr std::uint16_t kPython311 = (3 << 8) | 11;
+  static constexpr std::uint16_t kPython311 = python_version(3, 11);
 
   FakeRecording() {
     meta_.target_pid = 100;

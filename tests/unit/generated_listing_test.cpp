@@ -2,18 +2,19 @@
 
 #include <string>
 
+#include "symbolizer/python/python_version.h"
 #include "user/generated/code_listing.h"
 #include "user/generated/opcodes.h"
 
 namespace dynprof {
 namespace {
 
-constexpr std::uint16_t k310 = 3 << 8 | 10;
-constexpr std::uint16_t k311 = 3 << 8 | 11;
-constexpr std::uint16_t k312 = 3 << 8 | 12;
-constexpr std::uint16_t k313 = 3 << 8 | 13;
-constexpr std::uint16_t k314 = 3 << 8 | 14;
-constexpr std::uint16_t k315 = 3 << 8 | 15;
+constexpr std::uint16_t k310 = python_version(3, 10);
+constexpr std::uint16_t k311 = python_version(3, 11);
+constexpr std::uint16_t k312 = python_version(3, 12);
+constexpr std::uint16_t k313 = python_version(3, 13);
+constexpr std::uint16_t k314 = python_version(3, 14);
+constexpr std::uint16_t k315 = python_version(3, 15);
 
 std::string bytes(std::initializer_list<int> values) {
   std::string text;
@@ -29,11 +30,11 @@ TEST(GeneratedOpcodes, EachVersionHasItsOwn) {
   EXPECT_EQ((*opcode_table(k313))[91].name, "LOAD_GLOBAL");
   EXPECT_EQ((*opcode_table(k313))[91].caches, 4);
   EXPECT_EQ((*opcode_table(k310))[200].name, "");
-  EXPECT_FALSE(opcode_table(3 << 8 | 9));
+  EXPECT_FALSE(opcode_table(python_version(3, 9)));
   EXPECT_EQ((*opcode_table(k314))[84].name, "LOAD_FAST");
   EXPECT_EQ((*opcode_table(k315))[80].name, "LOAD_COMMON_CONSTANT");
   EXPECT_EQ((*opcode_table(k315))[42].caches, 5);
-  EXPECT_FALSE(opcode_table(3 << 8 | 16));
+  EXPECT_FALSE(opcode_table(python_version(3, 16)));
 }
 
 TEST(GeneratedOpcodes, SpecializedOnesAreTheOriginals) {
@@ -116,7 +117,7 @@ TEST(GeneratedListing, AnyBytesGiveAnAnswer) {
     EXPECT_LT(found.back().offset, 1024u);
   }
   CodeBody unknown = call_of_a_graph();
-  unknown.python = 3 << 8 | 16;
+  unknown.python = python_version(3, 16);
   EXPECT_TRUE(decode_instructions(unknown).empty());
 }
 

@@ -10,13 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "symbolizer/python/python_version.h"
+
 namespace dynprof {
 namespace {
 
-constexpr std::uint16_t k310 = 0x030a;
-constexpr std::uint16_t k311 = 0x030b;
-constexpr std::uint16_t k312 = 0x030c;
-constexpr std::uint16_t k313 = 0x030d;
+constexpr std::uint16_t k310 = python_version(3, 10);
+constexpr std::uint16_t k311 = python_version(3, 11);
+constexpr std::uint16_t k312 = python_version(3, 12);
+constexpr std::uint16_t k313 = python_version(3, 13);
 
 std::string bytes(std::initializer_list<int> values) {
   std::string text;
@@ -80,7 +82,7 @@ TEST(LineTable, WithBlockAndClosureOn312) {
                         {35, 37, 9}, {37, 46, 3}, {46, 49, 0}};
   EXPECT_EQ(decode_line_table(k312, table, 2), expected);
   EXPECT_EQ(decode_line_table(k311, table, 2), expected) << "one format from 3.11 on";
-  EXPECT_EQ(decode_line_table(0x030f, table, 2), expected);
+  EXPECT_EQ(decode_line_table(python_version(3, 15), table, 2), expected);
 }
 
 TEST(LineTable, WithBlockOn313) {
@@ -189,7 +191,8 @@ TEST(LineOfUnit, TheUnitAtABoundaryBelongsToTheEntryThatBeginsThere) {
 
 TEST(LineOfUnit, VersionsBefore310HaveNoLines) {
   const std::string table = line_entry(2, 3);
-  for (std::uint16_t python : std::initializer_list<std::uint16_t>{0, 0x0207, 0x0308, 0x0309}) {
+  for (std::uint16_t python : std::initializer_list<std::uint16_t>{
+           0, python_version(2, 7), python_version(3, 8), python_version(3, 9)}) {
     EXPECT_TRUE(decode_line_table(python, table, 1).empty());
     EXPECT_EQ(line_of_unit(python, table, 1, 0), 0);
     EXPECT_EQ(line_of_unit(python, table, 1, -1), 1);

@@ -48,10 +48,10 @@ TEST(RecordingDocument, HasTheTableOfKinds) {
 
 TEST(RecordingDocument, DescribesEachKindAndNamesTheVersion) {
   const std::string text = document();
-#define DYNPROF_KIND(kind, number, name, ...)                                                 \
-  EXPECT_TRUE(text.find("\n**" name "**") != std::string::npos ||                             \
-              text.find("\n**" name ", ") != std::string::npos || /* strings, line tables */  \
-              text.find(", " name "**") != std::string::npos)                                 \
+#define DYNPROF_KIND(kind, number, name, ...)                                                \
+  EXPECT_TRUE(text.find("\n**" name "**") != std::string::npos ||                            \
+              text.find("\n**" name ", ") != std::string::npos || /* strings, line tables */ \
+              text.find(", " name "**") != std::string::npos)                                \
       << name;
   DYNPROF_TABLES(DYNPROF_KIND)
   DYNPROF_LISTS(DYNPROF_KIND)

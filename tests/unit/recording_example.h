@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "symbolizer/python/python_version.h"
 #include "symbolizer/recording/open_fd.h"
 #include "symbolizer/recording/reader.h"
 #include "symbolizer/recording/writer.h"
@@ -65,7 +66,8 @@ inline void write_example(RecordingWriter& writer) {
     StringId name = writer.string(fmt::format("forward_{}", round));
     StringId qualname = writer.string(fmt::format("Model{}.forward", round));
     BlobId lines = writer.blob(std::string(40, static_cast<char>('\x80' + round)));
-    CodeId code = writer.code({file, name, qualname, 17 + round, lines, 0x030b, Unreadable::kNo});
+    CodeId code = writer.code(
+        {file, name, qualname, 17 + round, lines, python_version(3, 11), Unreadable::kNo});
     CodeId stale = writer.code({.first_line = round, .unreadable = Unreadable::kStale});
     StackId stack = 0;
     for (int depth = 0; depth < 4; ++depth) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "symbolizer/recording/row_codec.h"
 #include "tests/unit/recording_example.h"
 

@@ -55,12 +55,13 @@ Result<Recorded> record(const CommandLine& line, Terminal& terminal,
   ASSIGN_OR_RETURN(auto writer, RecordingWriter::create(std::move(file), session.meta()));
   TRY(session.attach());
   if (launched) TRY(launched->release());
-  const RecordOptions& options = line.record;
+  const std::vector<std::string>& command = line.record.command;
+  const SessionOptions& options = line.record.session;
   terminal.line(fmt::format(
       "Sampling {} {} times a second{}. {}",
-      options.all               ? "all processes"
-      : options.command.empty() ? fmt::format("process {}", options.pids[0])
-                                : escape_terminal(options.command[0]),
+      options.all       ? "all processes"
+      : command.empty() ? fmt::format("process {}", options.targets[0])
+                        : escape_terminal(command[0]),
       options.frequency_hz,
       options.duration_ns
           ? fmt::format(" for {}", format_seconds(static_cast<double>(options.duration_ns) / 1e9))
@@ -104,9 +105,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
 
   StopSignals signals;
   std::optional<LaunchedCommand> launched;
-  SessionOptions session_options;
-  session_options.targets.assign(options.pids.begin(), options.pids.end());
-  session_options.all = options.all;
+  SessionOptions session_options = options.session;
   if (!options.command.empty()) {
     auto started = LaunchedCommand::start(options.command);
     if (!started) return fail(started.error());
@@ -115,21 +114,6 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
     session_options.launched = true;
   }
   raise_descriptor_limit();
-  session_options.frequency_hz = options.frequency_hz;
-  session_options.duration_ns = options.duration_ns;
-  session_options.max_bytes = options.max_bytes;
-  session_options.event = options.event;
-  session_options.children = options.children;
-  session_options.passive = options.passive;
-  session_options.watchpoints = options.watchpoints;
-  session_options.direct_map = options.direct_map;
-  session_options.native = options.native;
-  session_options.off_cpu = options.off_cpu;
-  session_options.off_cpu_threshold_ns = options.off_cpu_threshold_ns;
-  session_options.command_lines = options.command_lines;
-  if (!options.table_cache.empty()) session_options.native_limits.cache = options.table_cache;
-  if (options.table_bytes > 0) session_options.native_limits.table_bytes = options.table_bytes;
-  session_options.gpu = options.gpu;
   SessionHooks hooks;
   hooks.stop_requested = StopSignals::requested;
   const OutputDirectory* output = nullptr;
@@ -176,7 +160,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
   output_options.cpu_only = options.cpu_only;
-  if (options.max_trace_bytes > 0) output_options.max_trace_bytes = options.max_trace_bytes;
+  output_options.max_trace_bytes = options.max_trace_bytes;
   output_options.print_report = options.print_report;
   auto file = directory->readable(kRecordingName);
   if (!file) return fail(file.error());

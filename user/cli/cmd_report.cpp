@@ -20,6 +20,7 @@
 #include "user/cli/outputs.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
+#include "user/cli/usage_error.h"
 #include "user/cli/without_root.h"
 #include "user/privileges/leave_root.h"
 #include "user/symbols/find_names.h"
@@ -78,7 +79,7 @@ int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line
   Attribution attribution(**recording);
   ExportSettings settings;
   settings.cpu_only = line.exports.cpu_only;
-  if (line.exports.max_trace_bytes > 0) settings.max_trace_bytes = line.exports.max_trace_bytes;
+  settings.max_trace_bytes = line.exports.max_trace_bytes;
   settings.note = [&](const std::string& sentence) {
     terminal.line("note: " + sentence + "; --max-trace-size sets the limit");
   };
@@ -94,12 +95,6 @@ int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line
   }
   terminal.line(fmt::format("wrote {}", escape_terminal(target.path)));
   return 0;
-}
-
-Error usage_error(std::string what, std::string hint) {
-  Error e = error(std::move(what), std::move(hint));
-  e.exit_code = 2;
-  return e;
 }
 
 Result<Phase> parse_phase(const std::string& text) {

@@ -10,6 +10,7 @@
 
 #include "symbolizer/export/export.h"
 #include "user/cli/standard_streams.h"
+#include "user/cli/usage_error.h"
 #include "version.h"
 
 namespace dynprof {
@@ -21,12 +22,6 @@ constexpr const char* kDescription =
     "Shows where a live Python process spends its torch.compile time, by trace id.\nTo start:  "
     "sudo dynprof-bpf --pid PID     (Ctrl-C stops it and prints the report)\nWithout a verb, the "
     "options are those of `record`.";
-
-Error usage_error(std::string what, std::string hint) {
-  Error e = error(std::move(what), std::move(hint));
-  e.exit_code = 2;
-  return e;
-}
 
 // Number of single-letter edits between two words; the words are short.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -78,7 +73,7 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
 struct RawOptions {
   std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
   std::string event = "cpu-clock", gpu = "auto";
-  long long frequency = 99;
+  long long frequency = kDefaultFrequencyHz;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
        no_direct_map = false;
   bool no_off_cpu = false;
@@ -91,7 +86,9 @@ struct RawOptions {
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
   verb.add_option(
           "--max-trace-size", raw.max_trace_size,
-          "largest chrome trace, uncompressed; above it short slices are merged (default 100M)")
+          fmt::format(
+              "largest chrome trace, uncompressed; above it short slices are merged (default {}M)",
+              kMaxTraceBytes / 1'000'000))
       ->type_name("SIZE");
 }
 
@@ -106,8 +103,10 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("record", "attach, sample, and write the output directory");
   verb->add_option("-p,--pid", raw.pid, "process to attach to; several as PID,PID")
       ->type_name("PID");
-  verb->add_flag("-a,--all", line.record.all, "every process of this machine (or pid namespace)");
-  verb->add_option("-F,--frequency", raw.frequency, "samples per second and CPU (default 99)")
+  verb->add_flag("-a,--all", line.record.session.all,
+                 "every process of this machine (or pid namespace)");
+  verb->add_option("-F,--frequency", raw.frequency,
+                   fmt::format("samples per second and CPU (default {})", kDefaultFrequencyHz))
       ->type_name("HZ");
   verb->add_option("-d,--duration", raw.duration, "stop after this long: 30, 30s, 500ms, 2m")
       ->type_name("TIME");
@@ -121,7 +120,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--gpu", raw.gpu, "GPU work: auto (default), on (requires the library), off")
       ->type_name("MODE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
-  verb->add_flag("--passive", line.record.passive,
+  verb->add_flag("--passive", line.record.session.passive,
                  "change nothing in the target: only sample it and read its memory");
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "no hardware watchpoints, so no exact counts of traced functions");
@@ -130,16 +129,19 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record waits");
   verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,
-                   "sum up waits shorter than this (default 1ms)")
+                   fmt::format("sum up waits shorter than this (default {}ms)",
+                               SessionOptions().off_cpu_threshold_ns / 1'000'000))
       ->type_name("TIME");
   verb->add_flag("--cpu", line.record.cpu_only,
                  "profiles of compiles in CPU time, not in wall time");
   verb->add_flag("--no-cmdlines", raw.no_cmdlines, "record program names without command lines");
-  verb->add_option("--table-cache", line.record.table_cache,
-                   "cache directory for unwind tables (default /var/cache/dynprof-bpf)")
+  verb->add_option(
+          "--table-cache", line.record.session.native_limits.cache,
+          fmt::format("cache directory for unwind tables (default {})", NativeLimits().cache))
       ->type_name("DIR");
   verb->add_option("--table-memory", raw.table_memory,
-                   "limit of kernel memory for unwind tables (default 512M)")
+                   fmt::format("limit of kernel memory for unwind tables (default {}M)",
+                               NativeLimits().table_bytes >> 20))
       ->type_name("SIZE");
   verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with gprof2dot and dot)");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
@@ -159,7 +161,8 @@ void add_report(CLI::App& app, CommandLine& line) {
                    "comma-separated list of comm, dso, sym, phase, compile")
       ->type_name("KEYS");
   verb->add_option("--percent-limit", line.report.percent_limit,
-                   "leave out rows below this share (default 0.5)")
+                   fmt::format("leave out rows below this share (default {})",
+                               ReportArguments().percent_limit))
       ->type_name("PERCENT");
   verb->add_flag("--children,!--no-children", line.report.children,
                  "also show the share of samples with the row anywhere on the stack");
@@ -244,14 +247,15 @@ Result<void> finish_doctor(CommandLine& line, const RawOptions& raw) {
 
 Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   if (!raw.pid.empty()) {
-    ASSIGN_OR_RETURN(line.record.pids, parse_pids(raw.pid));
+    ASSIGN_OR_RETURN(line.record.session.targets, parse_pids(raw.pid));
   }
-  const int wanted = !line.record.pids.empty() + !line.record.command.empty() + line.record.all;
+  const int wanted =
+      !line.record.session.targets.empty() + !line.record.command.empty() + line.record.session.all;
   if (wanted != 1)
     return usage_error(
         wanted == 0 ? "nothing to record" : "--pid, --all and -- CMD are mutually exclusive",
         "dynprof-bpf --pid PID, dynprof-bpf --all, or dynprof-bpf record -- python train.py");
-  if (line.record.all && raw.no_children)
+  if (line.record.session.all && raw.no_children)
     return usage_error("--all and --no-children are mutually exclusive",
                        "dynprof-bpf --all, or dynprof-bpf --no-children --pid PID");
   if (raw.frequency < 1 || raw.frequency > 1'000'000)
@@ -265,40 +269,44 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
             raw.frequency, limit),
         fmt::format("-F {}, or sudo sysctl kernel.perf_event_max_sample_rate={}", limit,
                     raw.frequency));
-  line.record.frequency_hz = static_cast<std::uint32_t>(raw.frequency);
+  line.record.session.frequency_hz = static_cast<std::uint32_t>(raw.frequency);
   if (!raw.duration.empty()) {
-    ASSIGN_OR_RETURN(line.record.duration_ns, parse_duration(raw.duration));
-    if (line.record.duration_ns == 0)
+    ASSIGN_OR_RETURN(line.record.session.duration_ns, parse_duration(raw.duration));
+    if (line.record.session.duration_ns == 0)
       return usage_error(fmt::format("duration '{}' is zero", raw.duration), "for example -d 30s");
   }
   if (!raw.off_cpu_threshold.empty()) {
-    ASSIGN_OR_RETURN(line.record.off_cpu_threshold_ns, parse_duration(raw.off_cpu_threshold));
+    ASSIGN_OR_RETURN(line.record.session.off_cpu_threshold_ns,
+                     parse_duration(raw.off_cpu_threshold));
   }
   if (!raw.max_size.empty()) {
-    ASSIGN_OR_RETURN(line.record.max_bytes, parse_size(raw.max_size));
+    ASSIGN_OR_RETURN(line.record.session.max_bytes, parse_size(raw.max_size));
   }
   if (raw.event == "cycles")
-    line.record.event = SamplingEvent::kCycles;
+    line.record.session.event = SamplingEvent::kCycles;
   else if (raw.event != "cpu-clock")
     return usage_error(fmt::format("unknown event '{}'", raw.event), "-e cpu-clock or -e cycles");
   if (raw.gpu == "on")
-    line.record.gpu = GpuMode::kOn;
+    line.record.session.gpu = GpuMode::kOn;
   else if (raw.gpu == "off")
-    line.record.gpu = GpuMode::kOff;
+    line.record.session.gpu = GpuMode::kOff;
   else if (raw.gpu != "auto")
     return usage_error(fmt::format("--gpu {}: no such mode", raw.gpu), "--gpu auto, on or off");
-  if (line.record.passive && raw.gpu == "on")
+  if (line.record.session.passive && raw.gpu == "on")
     return usage_error("--gpu on needs probes in the target, which --passive does not set",
                        "leave out one of the two");
-  line.record.children = !raw.no_children;
-  line.record.watchpoints = !raw.no_watchpoints;
-  line.record.direct_map = !raw.no_direct_map;
-  line.record.native = !raw.no_native;
-  line.record.off_cpu = !raw.no_off_cpu;
-  line.record.command_lines = !raw.no_cmdlines;
+  line.record.session.children = !raw.no_children;
+  line.record.session.watchpoints = !raw.no_watchpoints;
+  line.record.session.direct_map = !raw.no_direct_map;
+  line.record.session.native = !raw.no_native;
+  line.record.session.off_cpu = !raw.no_off_cpu;
+  line.record.session.command_lines = !raw.no_cmdlines;
   if (!raw.table_memory.empty()) {
-    ASSIGN_OR_RETURN(line.record.table_bytes, parse_size(raw.table_memory));
+    ASSIGN_OR_RETURN(const std::uint64_t bytes, parse_size(raw.table_memory));
+    if (bytes > 0) line.record.session.native_limits.table_bytes = bytes;
   }
+  if (line.record.session.native_limits.cache.empty())
+    line.record.session.native_limits.cache = NativeLimits().cache;
   line.record.call_graphs = !raw.no_svg;
   TRY(finish_trace_size(raw, line.record.max_trace_bytes));
   return {};

@@ -7,35 +7,20 @@
 #include <vector>
 
 #include "symbolizer/base/result.h"
-#include "user/gpu/gpu_options.h"
-#include "user/kernel/perf_event.h"
+#include "symbolizer/export/chrome.h"
+#include "symbolizer/report/report.h"
+#include "user/session/session.h"
 
 namespace dynprof {
 
 struct RecordOptions {
-  std::vector<std::int32_t> pids;
-  bool all = false;                  // every process of the machine
+  SessionOptions session;            // its targets: those of --pid
   std::vector<std::string> command;  // after "--"
-  std::uint32_t frequency_hz = 99;
-  std::uint64_t duration_ns = 0;  // 0: until interrupted or the target ends
-  std::uint64_t max_bytes = 0;    // of the recording, 0: no limit
-  std::string directory;          // "": dynprof-<pid>-<time>
-  SamplingEvent event = SamplingEvent::kCpuClock;
-  GpuMode gpu = GpuMode::kAuto;
-  bool children = true;
-  bool passive = false;
-  bool watchpoints = true;
-  bool direct_map = true;
-  bool native = true;
-  bool off_cpu = true;
-  std::uint64_t off_cpu_threshold_ns = 1'000'000;
-  bool cpu_only = false;  // profiles of time on the CPU alone
-  bool command_lines = true;
-  std::string table_cache;            // "": the default
-  std::uint64_t table_bytes = 0;      // 0: the default
-  bool call_graphs = true;            // SVG by gprof2dot and dot
-  std::uint64_t max_trace_bytes = 0;  // 0: the default
-  bool print_report = false;          // the verb-less form prints the report when it is done
+  std::string directory;             // "": dynprof-<pid>-<time>
+  bool cpu_only = false;             // profiles of time on the CPU alone
+  bool call_graphs = true;           // SVG by gprof2dot and dot
+  std::uint64_t max_trace_bytes = kMaxTraceBytes;
+  bool print_report = false;  // the verb-less form prints the report when it is done
 };
 
 struct ReportArguments {
@@ -43,7 +28,7 @@ struct ReportArguments {
   std::string compile;  // "0/1", "0/1_1", "backward 0/0"; "": all
   std::string phase;
   std::string sort;
-  double percent_limit = 0.5;
+  double percent_limit = ReportOptions().percent_limit;
   bool children = false;
   bool cpu_only = false;
   bool stdio = false;   // changes nothing
@@ -56,7 +41,7 @@ struct ExportOptions {
   std::string output;
   std::string compile;
   bool cpu_only = false;
-  std::uint64_t max_trace_bytes = 0;  // 0: the default
+  std::uint64_t max_trace_bytes = kMaxTraceBytes;
   std::string symbols;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "user/cli/options.h"
+#include "user/cli/usage_error.h"
 
 namespace dynprof {
 namespace {
@@ -13,12 +14,6 @@ struct Unit {
   const char* suffix;
   double factor;
 };
-
-Error usage_error(std::string what, std::string hint) {
-  Error e = error(std::move(what), std::move(hint));
-  e.exit_code = 2;
-  return e;
-}
 
 template <std::size_t N>
 Result<std::uint64_t> parse_with_units(const std::string& text, const Unit (&units)[N],

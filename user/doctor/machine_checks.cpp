@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "symbolizer/base/amounts.h"
+#include "user/kernel/perf_event.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/process.h"
 
@@ -77,9 +78,10 @@ Bad judge_yama(long value, bool) {
 }
 
 Bad judge_rate(long value, bool) {
-  if (value >= 99) return {};
+  if (value >= long{kDefaultFrequencyHz}) return {};
   return {
-      CheckState::kDegraded, "the default of 99 samples a second is refused",
+      CheckState::kDegraded,
+      fmt::format("the default of {} samples a second is refused", kDefaultFrequencyHz),
       fmt::format("record -F {}, or sudo sysctl kernel.perf_event_max_sample_rate=1000", value)};
 }
 

@@ -14,8 +14,6 @@
 namespace dynprof {
 namespace {
 
-constexpr std::uint32_t kDefaultHz = 99;
-
 template <class T>
 int problem_of(const Result<T>& result) {
   return result ? 0 : result.error().errno_value;
@@ -29,20 +27,21 @@ Check cpu_clock_check(const OwnRights& rights) {
        .consequence = "nothing can be sampled",
        .fix = rights.admin ? "in a container: allow perf_event_open in its seccomp profile"
                            : "sudo sysctl kernel.perf_event_paranoid=2"},
-      problem_of(open_sampling_event(SamplingEvent::kCpuClock, kDefaultHz, online_cpus().front())),
+      problem_of(open_sampling_event(SamplingEvent::kCpuClock, kDefaultFrequencyHz,
+                                     online_cpus().front())),
       rights.load_programs);
 }
 
 // Not degraded where there are none: nothing uses them unless asked to.
 Check cycles_check(const OwnRights& rights) {
-  return judge_trial(
-      {.name = "hardware-cycles",
-       .works = "a cycles event was opened: -e cycles would work",
-       .fails = "this machine has no cycles event",
-       .failed = CheckState::kOk,
-       .consequence = "-e cycles would not work, the default (cpu-clock) does"},
-      problem_of(open_sampling_event(SamplingEvent::kCycles, kDefaultHz, online_cpus().front())),
-      rights.load_programs);
+  return judge_trial({.name = "hardware-cycles",
+                      .works = "a cycles event was opened: -e cycles would work",
+                      .fails = "this machine has no cycles event",
+                      .failed = CheckState::kOk,
+                      .consequence = "-e cycles would not work, the default (cpu-clock) does"},
+                     problem_of(open_sampling_event(SamplingEvent::kCycles, kDefaultFrequencyHz,
+                                                    online_cpus().front())),
+                     rights.load_programs);
 }
 
 // On a word of ours, which nothing touches.

@@ -14,7 +14,7 @@ namespace dynprof {
 
 // What the instructions of a code object refer to, as text.
 struct CodeBody {
-  std::uint16_t python = 0;  // major << 8 | minor
+  std::uint16_t python = 0;  // python_version()
   std::string bytecode;      // two bytes a unit; specialized as the interpreter left it
   std::vector<std::string> names;
   std::vector<std::string> constants;

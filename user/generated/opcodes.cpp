@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "symbolizer/python/python_version.h"
+
 namespace dynprof {
 namespace {
 
@@ -247,12 +249,12 @@ struct Version {
   std::string_view specialized;
 };
 constexpr Version kVersions[] = {
-    {3 << 8 | 10, k310, ""},
-    {3 << 8 | 11, k311, k311Specialized},
-    {3 << 8 | 12, k312, k312Specialized},
-    {3 << 8 | 13, k313, k313Specialized},
-    {3 << 8 | 14, k314, k314Specialized},
-    {3 << 8 | 15, k315, k315Specialized},
+    {python_version(3, 10), k310, ""},
+    {python_version(3, 11), k311, k311Specialized},
+    {python_version(3, 12), k312, k312Specialized},
+    {python_version(3, 13), k313, k313Specialized},
+    {python_version(3, 14), k314, k314Specialized},
+    {python_version(3, 15), k315, k315Specialized},
 };
 
 OpcodeArgument argument_of(char letter) {

@@ -111,8 +111,8 @@ void GpuCollector::on_launch(std::span<const std::byte> bytes, GpuProcess& gpu,
   GpuLaunch launch;
   launch.time_ns = view->sample.header.time_ns;
   launch.thread = process.thread(static_cast<pid_t>(view->sample.header.tid), writer);
-  launch.correlation = static_cast<std::uint32_t>(view->sample.ip);
-  launch.call = static_cast<std::uint32_t>(view->sample.ip >> 32);
+  launch.correlation = static_cast<std::uint32_t>(view->sample.gpu_call);
+  launch.call = static_cast<std::uint32_t>(view->sample.gpu_call >> 32);
   launch.stack = place.stack;
   launch.context = place.context;
   if (view->sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
@@ -122,7 +122,7 @@ void GpuCollector::on_launch(std::span<const std::byte> bytes, GpuProcess& gpu,
     std::uint64_t function = 0;
     if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
       function =
-          gpu.take_stub(view->sample.header.tid, static_cast<std::uint32_t>(view->sample.ip));
+          gpu.take_stub(view->sample.header.tid, static_cast<std::uint32_t>(view->sample.gpu_call));
     if (!view->native.empty()) function = view->native[0];
     if (function != 0) {
       launch.flags |= kGpuCallStub;

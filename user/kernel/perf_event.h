@@ -11,6 +11,9 @@
 
 namespace dynprof {
 
+// Samples a second and CPU, where the user names none: not a divisor of what programs and ticks do.
+inline constexpr std::uint32_t kDefaultFrequencyHz = 99;
+
 enum class SamplingEvent {
   kCpuClock,  // a timer of each CPU: a sample stands for one period of it
   kCycles,  // hardware cycles: sees code that runs with interrupts off, period adapted by the kernel

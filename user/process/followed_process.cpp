@@ -385,8 +385,8 @@ void FollowedProcess::write_lines(RecordingWriter& writer) {
     writer.line_sample(sample);
   }
   for (const LockReading& reading : readings.locks) {
-    writer.lock_sample({reading.time_ns, reading.weight_ns, thread(reading.tid, writer),
-                        reading.holder});
+    writer.lock_sample(
+        {reading.time_ns, reading.weight_ns, thread(reading.tid, writer), reading.holder});
   }
 }
 

@@ -20,9 +20,9 @@ namespace dynprof {
 struct SessionOptions {
   std::vector<pid_t> targets;  // none with `all`
   bool all = false;            // every process there is or will be
-  std::uint32_t frequency_hz = 99;
-  std::uint64_t duration_ns = 0;
-  std::uint64_t max_bytes = 0;
+  std::uint32_t frequency_hz = kDefaultFrequencyHz;
+  std::uint64_t duration_ns = 0;  // 0: until interrupted or the target ends
+  std::uint64_t max_bytes = 0;    // of the recording, 0: no limit
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
   bool passive = false;     // nothing in a target is changed: no probes, no watchpoints, no library

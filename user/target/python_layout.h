@@ -5,14 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bpf/events.h"
+#include "bpf/targets.h"
+#include "symbolizer/python/python_version.h"
 
 namespace dynprof {
 
 inline constexpr std::uint8_t kNoShimOwner = 0xff;  // dp_python_layout.shim_owner
 
 struct PythonLayout {
-  std::uint16_t python = 0;  // major << 8 | minor
+  std::uint16_t python = 0;  // python_version()
   bool free_threaded = false;
   dp_python_layout bpf{};  // what the walker in the kernel needs
 
@@ -102,12 +103,8 @@ struct PythonLayout {
   std::int32_t managed_dict = -24;    // from the object; 3.11+
   std::int32_t managed_values = -32;  // 3.11
 
-  constexpr int major() const { return python >> 8; }
-  constexpr int minor() const { return python & 0xff; }
+  constexpr int major() const { return python_major(python); }
+  constexpr int minor() const { return python_minor(python); }
 };
-
-inline constexpr std::uint16_t python_version(int major, int minor) {
-  return static_cast<std::uint16_t>(major << 8 | minor);
-}
 
 }  // namespace dynprof

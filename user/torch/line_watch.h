@@ -24,7 +24,7 @@ struct LineReading {
   std::uint64_t time_ns = 0;
   std::uint64_t weight_ns = 0;  // since the reading before: the time it stands for
   pid_t tid = 0;
-  TorchIds ids;   // the compile it is in
+  TorchIds ids;  // the compile it is in
   LineUse use = LineUse::kTracing;
   UserLine line;  // the innermost of the user's own
 };

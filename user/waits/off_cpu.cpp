@@ -149,7 +149,7 @@ class LoadedOffCpu final : public OffCpu {
   void tick() override { skeleton_->bss->marker_generation++; }
 
   void on_stack(const SampleView& view, FollowedProcess& process, SampleEncoder& encoder) override {
-    stacks_.add(view.sample.ip, encoder.wait_stack(view, process, schedule_));
+    stacks_.add(view.sample.stack, encoder.wait_stack(view, process, schedule_));
   }
 
   void on_wait(const dp_wait_event& event, FollowedProcess* process,
