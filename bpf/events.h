@@ -254,6 +254,12 @@ DP_ASSERT_SIZE(dp_exec_event, 72 + DP_EXE_BYTES);
 #define DP_THREAD_ENDED \
   8u /* of a dp_thread_time: its thread is about to be gone, the place is free */
 
+/* Whether the first argument of this system call names the file that is waited for: read, write, readv,
+ * writev. x86-64. */
+static inline int dp_call_names_file(__s32 call) {
+  return call == 0 || call == 1 || call == 19 || call == 20;
+}
+
 /* One wait, or short ones of equal place summed up. `runnable_ns` of its length the thread could have
  * run, and no CPU was free for it. */
 struct dp_wait_event {

@@ -13,9 +13,6 @@
 /* From 3.11 on a frame's caller mostly lies right below it: so much is read at once. */
 #define FRAME_WINDOW_BYTES 512
 
-#define CALL_READ 0 /* x86-64 */
-#define CALL_WRITE 1
-
 static __always_inline __u64 mix(__u64 hash, __u64 value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
   return hash ^ (hash >> 29);

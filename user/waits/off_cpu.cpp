@@ -100,7 +100,7 @@ dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
   std::from_chars(call.data(), call.data() + call.size(), number);
   place.call = number;
   std::uint64_t fd = 0;
-  if ((number == 0 || number == 1) && argument.size() > 2 &&
+  if (dp_call_names_file(number) && argument.size() > 2 &&
       std::from_chars(argument.data() + 2, argument.data() + argument.size(), fd, 16).ec ==
           std::errc()) {
     struct stat info {};
