@@ -119,9 +119,10 @@ DP_ASSERT_SIZE(dp_torch_state, 24);
 struct dp_sample {
   struct dp_event_header header;
   union {
-    __u64 ip;       /* SAMPLE: where the CPU was */
-    __u64 stack;    /* WAIT_STACK: its number, by which waits refer to it */
-    __u64 gpu_call; /* gpu_events.h: call << 32 | correlation, or | lower half of the stack pointer */
+    __u64 ip;    /* SAMPLE: where the CPU was */
+    __u64 stack; /* WAIT_STACK: its number, by which waits refer to it */
+    __u64
+        gpu_call; /* gpu_events.h: call << 32 | correlation, or | lower half of the stack pointer */
   };
   __u16 frame_count;
   __u16 marker_count;

@@ -19,21 +19,11 @@
 #include <unistd.h>
 
 #include "cupti/cupti_abi.h"
+#include "tests/fakes/cupti_records.h"
 #include "tests/fakes/fake_cuda.h"
 
 #define EXPORT __attribute__((visibility("default")))
-enum { kMaxRecord = 216, kKinds = 64 };
-
-/* CUpti_ActivityKernel10 is 216 bytes: ours and what we do not look at. */
-union record {
-  uint32_t kind;
-  struct CuptiKernel kernel;
-  struct CuptiMemcpy copy;
-  struct CuptiMemcpyPeer peer;
-  struct CuptiMemset set;
-  struct CuptiSynchronization sync;
-  uint8_t bytes[kMaxRecord];
-};
+enum { kKinds = 64 };
 
 struct pending {
   struct pending* next;
@@ -199,79 +189,6 @@ static void on_call(int site, struct fake_call* call, int* result) {
       .correlation_id = call->correlation,
   };
   told(callback_user, call->domain, call->cbid, &data);
-}
-
-static size_t make_record(const struct fake_work* work, union record* to, uint64_t offset) {
-  const uint64_t start = work->start + offset, end = work->end + offset;
-  memset(to, 0, sizeof *to);
-  switch (work->kind) {
-    case kCuptiKindConcurrentKernel:
-      to->kernel = (struct CuptiKernel){.kind = work->kind,
-                                        .registers_per_thread = 32,
-                                        .start = start,
-                                        .end = end,
-                                        .context = 1,
-                                        .stream = work->stream,
-                                        .dynamic_shared = (int32_t)work->shared,
-                                        .correlation = work->correlation,
-                                        .name = work->name,
-                                        .graph = work->graph,
-                                        .graph_node = work->graph_node};
-      for (int i = 0; i < 3; ++i) {
-        to->kernel.grid[i] = work->grid[i];
-        to->kernel.block[i] = work->block[i];
-      }
-      return kMaxRecord;
-    case kCuptiKindMemcpy:
-      to->copy = (struct CuptiMemcpy){.kind = work->kind,
-                                      .copy_kind = work->copy_kind,
-                                      .source_kind = work->source_kind,
-                                      .destination_kind = work->destination_kind,
-                                      .flags = 1,
-                                      .bytes = work->bytes,
-                                      .start = start,
-                                      .end = end,
-                                      .context = 1,
-                                      .stream = work->stream,
-                                      .correlation = work->correlation};
-      return 96;
-    case kCuptiKindMemcpyPeer:
-      to->peer = (struct CuptiMemcpyPeer){.kind = work->kind,
-                                          .copy_kind = work->copy_kind,
-                                          .source_kind = work->source_kind,
-                                          .destination_kind = work->destination_kind,
-                                          .flags = 1,
-                                          .bytes = work->bytes,
-                                          .start = start,
-                                          .end = end,
-                                          .context = 1,
-                                          .stream = work->stream,
-                                          .destination_device = 1,
-                                          .source_context = 1,
-                                          .destination_context = 2,
-                                          .correlation = work->correlation};
-      return 96;
-    case kCuptiKindMemset:
-      to->set = (struct CuptiMemset){.kind = work->kind,
-                                     .bytes = work->bytes,
-                                     .start = start,
-                                     .end = end,
-                                     .context = 1,
-                                     .stream = work->stream,
-                                     .correlation = work->correlation,
-                                     .flags = 1,
-                                     .memory_kind = work->destination_kind};
-      return 88;
-    default:
-      to->sync = (struct CuptiSynchronization){.kind = work->kind,
-                                               .type = work->sync_type,
-                                               .start = start,
-                                               .end = end,
-                                               .context = 1,
-                                               .stream = work->stream,
-                                               .correlation = work->correlation};
-      return 56;
-  }
 }
 
 static void on_work(const struct fake_work* work) {

@@ -224,4 +224,13 @@ inline Result<UnwindTable> table_of(const Bytes& image, const UnwindOptions& opt
   return build_unwind_table(ByteSource::of_bytes(image), options);
 }
 
+// What the table has for an address, and instructions that put the frame at an offset.
+inline std::uint32_t kind_at(const UnwindTable& table, std::uint64_t address) {
+  return dp_unwind_kind(table.rule_at(address));
+}
+inline std::int32_t offset_at(const UnwindTable& table, std::uint64_t address) {
+  return dp_unwind_offset(table.rule_at(address));
+}
+inline Bytes frame_of(std::uint8_t offset) { return {0x0e, offset}; }
+
 }  // namespace dynprof::fake_elf

@@ -1,0 +1,62 @@
+// The kernel side without a kernel: says yes to everything and remembers what it was told. No events
+// come from it; a test hands them out itself.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "user/kernel/kernel_side.h"
+
+namespace dynprof {
+
+class FakeKernel final : public KernelSide {
+ public:
+  std::map<std::uint32_t, dp_process> processes;  // by pid, as last told
+  std::map<std::pair<std::uint32_t, std::uint64_t>, dp_marker_code> codes;
+  std::map<std::uint32_t, dp_torch_thread> torch_threads;
+  bool probes = true;
+
+  Result<void> set_process(std::uint32_t pid, const dp_process& process) override {
+    processes[pid] = process;
+    return {};
+  }
+  Result<void> update_process(std::uint32_t pid, const dp_process& process) override {
+    if (processes.contains(pid)) processes[pid] = process;
+    return {};
+  }
+  void forget_process(std::uint32_t pid) override { processes.erase(pid); }
+  void add_code(std::uint32_t pid, std::uint64_t code, const dp_marker_code& marker) override {
+    codes[{pid, code}] = marker;
+  }
+  void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) override {
+    torch_threads[tid] = thread;
+  }
+  std::uint32_t new_clock_slot() override { return 0; }
+  const DirectMap& direct_map() const override { return direct_map_; }
+  WatchArmer* armer() const override { return nullptr; }
+  bool may_probe() const override { return probes; }
+  Result<Watchpoint> watch_inline(UniqueFd, bool) override { return error("no watchpoints"); }
+  Result<Link> attach_probe(Probe, pid_t, const std::string&, std::uint64_t, std::string_view,
+                            std::uint64_t) override {
+    return error("no probes");
+  }
+  Result<void> attach_process_events() override { return {}; }
+  Result<Link> attach_sampler(UniqueFd) override { return error("no samples"); }
+  void detach() override {}
+  int unwind_tables_fd() const override { return -1; }
+  int native_spaces_fd() const override { return -1; }
+  int ring_fd() const override { return -1; }
+  bool consume(const Visitor&, const DrainBudget&) override { return true; }
+  std::uint64_t ring_capacity() const override { return 0; }
+  Counters counters() const override { return {}; }
+  int map_fd(const char*) const override { return -1; }
+  Result<void> add_ring(int) override { return {}; }
+
+ private:
+  DirectMap direct_map_;
+};
+
+}  // namespace dynprof
