@@ -59,7 +59,7 @@ $(LIBRARY): $(call objects,$(SYMBOLIZER_SOURCES) $(USER_SOURCES))
 $(PROGRAM): $(BUILD)/obj/user/main.o $(LIBRARY)
 	$(call link_cxx,)
 
-$(UNIT): $(call objects,$(UNIT_SOURCES)) $(LIBRARY)
+$(UNIT): $(call objects,$(UNIT_SOURCES) $(UNIT_C_SOURCES)) $(LIBRARY)
 	$(call link_cxx,-lgmock_main -lgmock -lgtest)
 
 $(TOOLS): $(BUILD)/tests/%: $(BUILD)/obj/tests/tools/%.o $(LIBRARY)
@@ -87,6 +87,12 @@ $(LIBFUZZER_LIBRARY): $(LIBFUZZER_SOURCES:%.cpp=$(ROOT_BUILD)/libfuzzer/obj/%.o)
 $(LIBFUZZERS): $(ROOT_BUILD)/libfuzzer/%: $(ROOT_BUILD)/libfuzzer/obj/tests/fuzz/%_fuzz.o $(LIBFUZZER_LIBRARY)
 	$(call say,LINK,$@)
 	$(Q)$(CLANGXX) -fsanitize=fuzzer,address,undefined -pthread -o $@ $^ $(LDLIBS_ALL)
+
+# BPF sources on the host: attributes and pragmas there are for clang's BPF target.
+$(BUILD)/obj/tests/unit/%.o: tests/unit/%.c
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $(SANITIZE) -Wno-attributes -Wno-unknown-attributes -Wno-unknown-pragmas -I. -MMD -MP -c $< -o $@
 
 # ---- programs the tests attach to: plain, so that what they do is what their source says ---------
 $(BUILD)/tests/programs/%: tests/programs/%.c

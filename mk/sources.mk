@@ -15,6 +15,7 @@ PROGRAM := $(BUILD)/dynprof-bpf
 
 # Helpers beside the *_test.cpp files are linked in too.
 UNIT_SOURCES := $(call find_cpp,tests/unit)
+UNIT_C_SOURCES := $(sort $(wildcard tests/unit/*.c))
 UNIT := $(BUILD)/tests/unit
 
 TOOLS := $(patsubst tests/tools/%.cpp,$(BUILD)/tests/%,$(wildcard tests/tools/*.cpp))

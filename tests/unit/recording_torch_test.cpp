@@ -90,9 +90,9 @@ TEST(RecordingTorch, RowsComeOutByTimeAndLostOnesLeave) {
   ASSERT_TRUE(writer.has_value());
   const ThreadId thread = (*writer)->thread({1, 2, 0});
   for (std::uint64_t time : {30, 10, 20}) {
-    (*writer)->graph_break({.time_ns = time, .thread = thread});
-    (*writer)->line_sample({.time_ns = time, .thread = thread});
-    (*writer)->lock_sample({.time_ns = time, .thread = thread});
+    (*writer)->graph_break({time, thread, 0, 0, {}});
+    (*writer)->line_sample({time, 0, thread, 0, LineUse::kTracing, {}});
+    (*writer)->lock_sample({time, 0, thread, 0});
   }
   ASSERT_TRUE((*writer)->finish({}).has_value());
   auto recording = read_bytes(file_bytes(copy.get()));

@@ -1,0 +1,231 @@
+// The BPF walker of Python frames on memory made for it, of every version: what it finds, that user space's
+// walk finds the same, and that it ends whatever the memory holds.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "tests/unit/bpf_walk_host.h"
+#include "tests/unit/target_fake_memory.h"
+#include "user/target/interpreter_walk.h"
+#include "user/target/python_layouts.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::uint64_t kThread = 0x10000;  // its fs base
+constexpr std::uint64_t kState = 0x20000, kInterpreter = 0x30000, kCframes = 0x40000;
+constexpr std::uint64_t kFrames = 0x100000, kFrameBytes = 512;
+constexpr std::uint64_t kCodes = 0x1000000, kCodeBytes = 512;
+
+int read_fake(void* context, void* to, __u32 size, __u64 address) {
+  auto& memory = *static_cast<dynprof::testing::FakeMemory*>(context);
+  return memory.read(address, std::as_writable_bytes(std::span(static_cast<char*>(to), size))) ? 0
+                                                                                               : -1;
+}
+
+// A thread of one version of CPython with frames of its own, leaf first.
+class WalkedThread {
+ public:
+  explicit WalkedThread(int minor)
+      : layout(*measured_layout(python_version(3, minor))), bpf_(layout.bpf) {
+    process.flags = DP_PROCESS_PYTHON;
+    process.tstate_offset = 64;
+    process.main_interpreter = kInterpreter;
+    process.python = bpf_;
+    memory.allocate(kThread, 4096);
+    memory.allocate(kState, 4096);
+    memory.allocate(kCframes, 4096);
+    memory.write(kThread + 64, kState);
+    memory.write(kState + bpf_.tstate_thread_id, kThread);
+    memory.write(kState + bpf_.tstate_interp, kInterpreter);
+  }
+  std::uint64_t frame_at(std::size_t i) const { return kFrames + i * kFrameBytes; }
+  std::uint64_t code_at(std::size_t i) const { return kCodes + i * kCodeBytes; }
+
+  void make(std::size_t count) {
+    memory.allocate(kFrames, (count + 1) * kFrameBytes + 4096);
+    memory.allocate(kCodes, (count + 1) * kCodeBytes);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t base = frame_at(i) + bpf_.frame_base;
+      memory.write(base + bpf_.frame_code, code_at(i));
+      memory.write(base + bpf_.frame_previous, i + 1 < count ? frame_at(i + 1) : 0);
+      set_unit(i, static_cast<std::int32_t>(3 + i));
+      const std::uint64_t code = code_at(i) + bpf_.code_base;
+      memory.write(code + bpf_.code_firstlineno, static_cast<std::uint32_t>(100 + i));
+      memory.write<std::uint64_t>(code + bpf_.code_filename, 0x1000 + i);
+      memory.write<std::uint64_t>(code + bpf_.code_name, 0x2000 + i);
+      memory.write<std::uint64_t>(code + bpf_.code_linetable, 0x3000 + i);
+    }
+    if (bpf_.cframe_frame == DP_NO_OFFSET) {
+      memory.write(kState + bpf_.tstate_frame, frame_at(0));
+    } else {
+      memory.write(kState + bpf_.tstate_frame, kCframes);
+      memory.write(kCframes + bpf_.cframe_frame, frame_at(0));
+      memory.write<std::uint64_t>(kCframes + bpf_.cframe_previous, 0);
+    }
+  }
+  void set_unit(std::size_t i, std::int32_t unit) {
+    const std::uint64_t at = frame_at(i) + bpf_.frame_base + bpf_.frame_instr;
+    if (bpf_.instr_is_index)
+      memory.write(at, unit);
+    else
+      memory.write(at, code_at(i) + bpf_.code_instructions + 2 * static_cast<std::uint64_t>(unit));
+  }
+  void set_previous(std::size_t i, std::uint64_t frame) {
+    memory.write(frame_at(i) + bpf_.frame_base + bpf_.frame_previous, frame);
+  }
+  // A frame that only marks a call from C.
+  void make_shim(std::size_t i) {
+    memory.write<std::uint8_t>(frame_at(i) + bpf_.frame_base + bpf_.frame_owner, bpf_.shim_owner);
+  }
+  const dp_host_stack& walk() {
+    dp_host_walk(&process, kThread, read_fake, &memory, stack.get());
+    return *stack;
+  }
+  std::vector<std::uint64_t> codes() const {
+    std::vector<std::uint64_t> found;
+    for (std::uint32_t i = 0; i < stack->frame_count; ++i) found.push_back(stack->frames[i].code);
+    return found;
+  }
+
+  dynprof::testing::FakeMemory memory;
+  const PythonLayout& layout;
+  dp_process process = {};
+  std::unique_ptr<dp_host_stack> stack = std::make_unique<dp_host_stack>();
+
+ private:
+  const dp_python_layout& bpf_;
+};
+
+class BpfWalk : public ::testing::TestWithParam<int> {
+ protected:
+  WalkedThread thread{GetParam()};
+};
+
+TEST_P(BpfWalk, FindsTheFramesThatUserSpaceFinds) {
+  thread.make(40);  // over several pages
+  const dp_host_stack& stack = thread.walk();
+  EXPECT_EQ(stack.reason, std::uint32_t{DP_COUNT_SAMPLES});
+  ASSERT_EQ(stack.frame_count, 40u);
+  EXPECT_EQ(stack.flags, DP_SAMPLE_NEW_CODE);
+  RemoteObjects objects(thread.memory, thread.layout);
+  const auto frames = walk_frames(objects, kState, DP_MAX_PYTHON_FRAMES);
+  ASSERT_TRUE(frames);
+  ASSERT_EQ(frames->size(), 40u);
+  for (std::size_t i = 0; i < 40; ++i) {
+    EXPECT_EQ(stack.frames[i].code, thread.code_at(i));
+    EXPECT_EQ(stack.frames[i].code, (*frames)[i].code);
+    EXPECT_EQ(stack.frames[i].unit & DP_FRAME_UNIT_MASK, 3 + i);
+    EXPECT_EQ(static_cast<std::int32_t>(stack.frames[i].unit & DP_FRAME_UNIT_MASK),
+              (*frames)[i].unit);
+    EXPECT_EQ(stack.frames[i].identity,
+              dp_code_identity(static_cast<__u32>(100 + i), 0x1000 + i, 0x2000 + i, 0, 0x3000 + i));
+  }
+}
+
+TEST_P(BpfWalk, ReadsPagesNotFrames) {
+  thread.make(40);
+  const std::uint32_t reads = thread.walk().reads;
+  // 40 code objects, 6 pages of frames, some for the thread.
+  EXPECT_LT(reads, 40u + 20u);
+}
+
+TEST_P(BpfWalk, AFrameThatHasNotBegunHasNoInstruction) {
+  thread.make(1);
+  thread.set_unit(0, -1);
+  EXPECT_EQ(thread.walk().frames[0].unit & DP_FRAME_UNIT_MASK, DP_FRAME_UNIT_NONE);
+}
+
+TEST_P(BpfWalk, ACircleEnds) {
+  for (std::size_t length : {1, 2, 7, 100}) {
+    thread.make(length);
+    thread.set_previous(length - 1, thread.frame_at(0));
+    const dp_host_stack& stack = thread.walk();
+    EXPECT_TRUE(stack.flags & DP_SAMPLE_FRAME_FAULT) << length;
+    EXPECT_LE(stack.frame_count, 3 * length + 1);
+  }
+}
+
+TEST_P(BpfWalk, WhatCannotBeReadEndsTheStack) {
+  thread.make(5);
+  thread.set_previous(2, 0x7ff0'0000'0000);
+  const dp_host_stack& stack = thread.walk();
+  EXPECT_EQ(thread.codes(), (std::vector{thread.code_at(0), thread.code_at(1), thread.code_at(2)}));
+  EXPECT_TRUE(stack.flags & DP_SAMPLE_FRAME_FAULT);
+}
+
+TEST_P(BpfWalk, ACodeObjectThatCannotBeReadIsMarked) {
+  thread.make(2);
+  thread.memory.free(kCodes);
+  const dp_host_stack& stack = thread.walk();
+  ASSERT_EQ(stack.frame_count, 2u);
+  EXPECT_TRUE(stack.frames[0].unit & DP_FRAME_CODE_FAULT);
+}
+
+TEST_P(BpfWalk, DeepStacksAreCut) {
+  thread.make(DP_MAX_PYTHON_FRAMES + 50);
+  const dp_host_stack& stack = thread.walk();
+  EXPECT_EQ(stack.frame_count, std::uint32_t{DP_MAX_PYTHON_FRAMES});
+  EXPECT_TRUE(stack.flags & DP_SAMPLE_TRUNCATED);
+}
+
+TEST_P(BpfWalk, ReasonsForNoStack) {
+  thread.make(1);
+  thread.memory.write<std::uint64_t>(kState + thread.layout.bpf.tstate_thread_id, 0xdead);
+  EXPECT_EQ(thread.walk().reason, std::uint32_t{DP_COUNT_THREAD_STATE_STALE});
+  thread.memory.write<std::uint64_t>(kThread + 64, 0);
+  EXPECT_EQ(thread.walk().reason, std::uint32_t{DP_COUNT_NO_THREAD_STATE});
+  thread.memory.write<std::uint64_t>(kThread + 64, 0x7ff0'0000'0000);
+  EXPECT_EQ(thread.walk().reason, std::uint32_t{DP_COUNT_THREAD_STATE_FAULT});
+  thread.process.flags = 0;
+  EXPECT_EQ(thread.walk().reason, std::uint32_t{DP_COUNT_NOT_PYTHON});
+  EXPECT_EQ(thread.stack->frame_count, 0u);
+}
+
+TEST_P(BpfWalk, AShimBeginsACall) {
+  if (thread.layout.bpf.shim_owner == 0xff) GTEST_SKIP() << "this version has no shims";
+  thread.make(4);
+  thread.make_shim(2);
+  const dp_host_stack& stack = thread.walk();
+  EXPECT_EQ(thread.codes(), (std::vector{thread.code_at(0), thread.code_at(1), thread.code_at(3)}));
+  EXPECT_FALSE(stack.frames[0].unit & DP_FRAME_ENTRY);
+  EXPECT_TRUE(stack.frames[1].unit & DP_FRAME_ENTRY);
+}
+
+// Words that are addresses of one another, freed memory and offsets that fit no version.
+TEST_P(BpfWalk, AnyMemoryEnds) {
+  std::mt19937_64 random(static_cast<unsigned>(GetParam()));
+  const std::uint64_t places[] = {kThread, kState, kInterpreter, kCframes, kFrames,
+                                  kCodes,  0,      ~0ULL};
+  for (int round = 0; round < 300; ++round) {
+    for (std::uint64_t piece : {kThread, kState, kCframes, kFrames, kCodes}) {
+      thread.memory.free(piece);
+      if (random() % 8 == 0) continue;
+      thread.memory.allocate(piece, 4096);
+      for (int i = 0; i < 512; ++i) {
+        const std::uint64_t place = places[random() % std::size(places)];
+        thread.memory.write(piece + 8 * static_cast<std::uint64_t>(i),
+                            random() % 16 ? place + random() % 64 * 8 : random());
+      }
+    }
+    if (random() % 2) thread.memory.write(kThread + 64, kState);
+    dp_python_layout& layout = thread.process.python;
+    layout = thread.layout.bpf;
+    if (random() % 2) {
+      for (std::size_t i = 0; i < sizeof layout; ++i)
+        if (random() % 4 == 0) reinterpret_cast<std::uint8_t*>(&layout)[i] ^= random() % 256;
+    }
+    if (random() % 2)
+      thread.memory.write(kState + layout.tstate_thread_id % 4000, std::uint64_t{kThread});
+    const dp_host_stack& stack = thread.walk();
+    ASSERT_LE(stack.frame_count, std::uint32_t{DP_MAX_PYTHON_FRAMES});
+    ASSERT_LT(stack.reads, 10'000u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Versions, BpfWalk, ::testing::Values(10, 11, 12, 13, 14, 15));
+
+}  // namespace
+}  // namespace dynprof
