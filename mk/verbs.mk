@@ -31,11 +31,7 @@ check: setup test-interpreters  ## everything: style, unit tests (plain and sani
 test-interpreters: setup
 	$(Q)scripts/interpreters.sh 3.14 3.15
 
-<<<<<<< HEAD
 check-style:  ## include edges, file sizes, documentation links, shellcheck, ruff, clang-format
-=======
-check-style:  ## include edges, file sizes, documentation links, shell scripts
->>>>>>> dc607f9b6a3fc423f3bcce48e8c28b50fddd021b
 	$(Q)scripts/check.py style
 
 check-unit: unit  ## unit tests (no root); with SAN=1 the sanitized ones

@@ -182,17 +182,10 @@ def step_style():
     count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
     count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
     count.add(tool("doc-links", [sys.executable, "tests/check_links.py"]))
-<<<<<<< HEAD
     scripts = sorted(path for folder in SHELL_FOLDERS for path in (ROOT / folder).glob("*.sh"))
     count.add(installed_tool("shellcheck", ["shellcheck", *scripts, ".ci/run"]))
     count.add(installed_tool("ruff", [VENV / "bin" / "ruff", "check", "--no-cache", "."]))
     count.add(tool("clang-format", [*MAKE, "check-format"]))
-=======
-    scripts = [*sorted([*(ROOT / "scripts").glob("*.sh"), *(ROOT / "packaging").glob("*.sh")]), ROOT / ".ci" / "run"]
-    count.add(tool("shell-syntax", ["bash", "-c", 'for f; do bash -n "$f" || exit 1; done', "_", *scripts]))
-    if shutil.which("shellcheck"):
-        count.add(tool("shellcheck", ["shellcheck", *scripts]))
->>>>>>> dc607f9b6a3fc423f3bcce48e8c28b50fddd021b
     return count
 
 

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 // Tables (chunk_list.h) to bytes and back, one chunk's worth at a time. Every chunk stands alone: differences are
-=======
-// Tables to bytes and back, one chunk's worth at a time. Every chunk stands alone: differences are
->>>>>>> dc607f9b6a3fc423f3bcce48e8c28b50fddd021b
 // taken from entries of the same chunk only. Layouts: docs/reference/recording-format.md.
 #pragma once
 
