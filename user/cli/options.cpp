@@ -86,8 +86,8 @@ struct RawOptions {
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
   verb.add_option(
           "--max-trace-size", raw.max_trace_size,
-          fmt::format("limit of the chrome trace, and of those of all compiles together, "
-                      "uncompressed; above it short slices are merged (default {}M)",
+          fmt::format("largest chrome trace, uncompressed; above it short slices are merged "
+                      "(default {}M)",
                       kMaxTraceBytes / 1'000'000))
       ->type_name("SIZE");
 }
