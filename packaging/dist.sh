@@ -29,7 +29,7 @@ cat > "${stage}/NEEDS" <<END
 Shared libraries: ${needed} (glibc ${glibc#GLIBC_} or newer)
 Kernel: Linux 6.1 or newer with BTF (/sys/kernel/btf/vmlinux); bin/dynprof-bpf doctor checks it
 Rights: root, or the capabilities in docs/security.md
-Optional: gprof2dot and dot (graphviz) in PATH, for call graphs
+Optional: dot (graphviz) in PATH, for call graphs
 END
 
 rm -f "${build}"/*.tar.gz

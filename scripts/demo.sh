@@ -5,8 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$1
 venv=$2
-# gprof2dot of the venv draws the call graphs.
-export PATH="${PWD}/${venv}/bin:${PATH}"
 
 output=demo-output/$(date +%Y%m%d-%H%M%S)
 log=${output}.train.log

@@ -17,6 +17,11 @@ namespace dynprof {
 void append_microseconds(std::string& out, std::uint64_t ns);
 // Adds nanoseconds as seconds with nine decimals.
 void append_seconds(std::string& out, std::uint64_t ns);
+template <std::integral T>
+void append_number(std::string& out, T value) {
+  char digits[24];
+  out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+}
 
 class JsonWriter {
  public:
@@ -51,12 +56,17 @@ class JsonWriter {
     out_.text() += '"';
     done();
   }
+  // One whole element, valid JSON, that `append` adds to the text.
+  template <class Append>
+  void element(const Append& append) {
+    comma();
+    append(out_.text());
+    done();
+  }
   template <std::integral T>
   void number(T value) {
     comma();
-    char digits[24];
-    auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-    out_.text().append(digits, end);
+    append_number(out_.text(), value);
     done();
   }
   void boolean(bool value) { literal(value ? "true" : "false"); }

@@ -1,7 +1,6 @@
 #include "symbolizer/export/chrome.h"
 
 #include <algorithm>
-#include <deque>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -258,62 +257,88 @@ class Traces {
   std::optional<Error> error_;
 };
 
-// The finest grain with which each of them is small enough.
-std::vector<std::uint64_t> choose_grains(TraceShared& shared,
-                                         const std::vector<TraceTarget>& targets,
-                                         std::uint64_t max_bytes) {
-  std::vector<std::uint64_t> grains(targets.size(), kTraceGrains.back());
-  std::vector<std::size_t> left(targets.size());
-  std::iota(left.begin(), left.end(), 0);
+struct Size {
+  std::uint64_t grain_ns = kTraceGrains.back();
+  std::uint64_t bytes = 0;  // with that grain
+};
+
+// The finest grain with which each of `left` is no larger than `limit`.
+void choose_grains(TraceShared& shared, const std::vector<TraceTarget>& targets,
+                   std::vector<std::size_t> left, std::uint64_t limit, std::vector<Size>& sizes) {
   for (std::uint64_t grain : kTraceGrains) {
-    if (left.empty() || grain == kTraceGrains.back()) break;
-    std::deque<bool> too_large(targets.size(), false);
+    if (left.empty()) break;
     std::vector<Traces::Planned> planned;
     for (std::size_t i : left) {
-      planned.push_back(
-          {targets[i], grain, [&too_large, i, max_bytes]() -> Result<std::unique_ptr<ByteSink>> {
-             return std::unique_ptr<ByteSink>(
-                 std::make_unique<CountingSink>(max_bytes, too_large[i]));
-           }});
+      sizes[i] = {grain, 0};
+      planned.push_back({targets[i], grain, [&, i]() -> Result<std::unique_ptr<ByteSink>> {
+                           return std::unique_ptr<ByteSink>(
+                               std::make_unique<CountingSink>(limit, sizes[i].bytes));
+                         }});
     }
+    if (grain == kTraceGrains.back()) break;           // there is no coarser one
     (void)Traces(shared, std::move(planned)).write();  // counting does not fail
-    for (std::size_t i : left)
-      if (!too_large[i]) grains[i] = grain;
-    std::erase_if(left, [&](std::size_t i) { return !too_large[i]; });
+    std::erase_if(left, [&](std::size_t i) { return sizes[i].bytes <= limit; });
   }
-  return grains;
+}
+
+// The largest limit for each of these sizes with which they fit into `total` together.
+std::uint64_t fair_limit(std::vector<std::uint64_t> sizes, std::uint64_t total) {
+  std::sort(sizes.begin(), sizes.end());
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::uint64_t share = total / (sizes.size() - i);
+    if (sizes[i] > share) return share;
+    total -= sizes[i];
+  }
+  return std::numeric_limits<std::uint64_t>::max();
+}
+
+std::vector<Size> choose_sizes(TraceShared& shared, const std::vector<TraceTarget>& targets,
+                               std::uint64_t max_bytes) {
+  std::vector<Size> sizes(targets.size());
+  std::vector<std::size_t> all(targets.size()), too_large;
+  std::iota(all.begin(), all.end(), 0);
+  choose_grains(shared, targets, all, max_bytes, sizes);
+  std::vector<std::uint64_t> of_compiles;
+  for (std::size_t i : all)
+    if (!targets[i].compiles.empty()) of_compiles.push_back(sizes[i].bytes);
+  const std::uint64_t limit = fair_limit(std::move(of_compiles), max_bytes);
+  for (std::size_t i : all)
+    if (!targets[i].compiles.empty() && sizes[i].bytes > limit) too_large.push_back(i);
+  choose_grains(shared, targets, std::move(too_large), limit, sizes);
+  return sizes;
 }
 
 }  // namespace
 
 std::string TraceMerges::sentence(std::uint64_t max_bytes) const {
   if (files == 0) return {};
-  return std::to_string(files) + (files == 1 ? " trace" : " traces") + " would be larger than " +
-         std::to_string(max_bytes) + " bytes: " + merged_text(coarsest_ns);
+  return std::to_string(files) + (files == 1 ? " trace was" : " traces were") +
+         " reduced to fit into " + std::to_string(max_bytes) +
+         " bytes before compression (the whole, and all compiles together): " +
+         merged_text(coarsest_ns);
 }
 
-Result<TraceMerges> write_chrome_traces(const Attribution& attribution,
-                                        std::vector<TraceTarget> targets, std::uint64_t max_bytes) {
-  TraceShared shared(attribution);
-  const std::vector<std::uint64_t> grains = choose_grains(shared, targets, max_bytes);
+Result<TraceMerges> write_chrome_traces(const Analysis& analysis, std::vector<TraceTarget> targets,
+                                        std::uint64_t max_bytes) {
+  TraceShared shared(analysis);
+  const std::vector<Size> sizes = choose_sizes(shared, targets, max_bytes);
   TraceMerges merges;
   std::vector<Traces::Planned> planned;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    planned.push_back({targets[i], grains[i], targets[i].open});
-    if (grains[i] > 0) ++merges.files;
-    merges.coarsest_ns = std::max(merges.coarsest_ns, grains[i]);
+    planned.push_back({targets[i], sizes[i].grain_ns, targets[i].open});
+    if (sizes[i].grain_ns > 0) ++merges.files;
+    merges.coarsest_ns = std::max(merges.coarsest_ns, sizes[i].grain_ns);
   }
   TRY(Traces(shared, std::move(planned)).write());
   return merges;
 }
 
-Result<TraceMerges> write_chrome_trace(const Attribution& attribution,
-                                       std::vector<CompileIndex> compiles,
+Result<TraceMerges> write_chrome_trace(const Analysis& analysis, std::vector<CompileIndex> compiles,
                                        std::unique_ptr<ByteSink> sink, std::uint64_t max_bytes) {
   std::vector<TraceTarget> targets(1);
   targets[0].compiles = std::move(compiles);
   targets[0].open = [&]() -> Result<std::unique_ptr<ByteSink>> { return std::move(sink); };
-  return write_chrome_traces(attribution, std::move(targets), max_bytes);
+  return write_chrome_traces(analysis, std::move(targets), max_bytes);
 }
 
 }  // namespace dynprof

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
 #include "symbolizer/base/file_output.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
@@ -22,7 +22,7 @@ struct TraceTarget {
   std::function<Result<std::unique_ptr<ByteSink>>()> open;
 };
 
-// Of one file, before compression.
+// Of the whole trace, and of the traces of all compiles together, before compression.
 inline constexpr std::uint64_t kMaxTraceBytes = 100'000'000;
 
 // What had to be merged (trace_merge.h) because files would have been too large.
@@ -33,16 +33,14 @@ struct TraceMerges {
   std::string sentence(std::uint64_t max_bytes) const;
 };
 
-// All of them in two passes over the samples: the first tells how large each will be, so that none gets
-// larger than `max_bytes`. A target that fails does not stop the others; the first error is returned at
-// the end.
-Result<TraceMerges> write_chrome_traces(const Attribution& attribution,
-                                        std::vector<TraceTarget> targets,
+// All of them in two passes over the samples: the first tells how large each will be, so that neither a
+// file nor the files of compiles together get larger than `max_bytes`. A target that fails does not stop
+// the others; the first error is returned at the end.
+Result<TraceMerges> write_chrome_traces(const Analysis& analysis, std::vector<TraceTarget> targets,
                                         std::uint64_t max_bytes = kMaxTraceBytes);
 
 // One of them, of everything or of these compiles.
-Result<TraceMerges> write_chrome_trace(const Attribution& attribution,
-                                       std::vector<CompileIndex> compiles,
+Result<TraceMerges> write_chrome_trace(const Analysis& analysis, std::vector<CompileIndex> compiles,
                                        std::unique_ptr<ByteSink> sink,
                                        std::uint64_t max_bytes = kMaxTraceBytes);
 

@@ -8,9 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "symbolizer/attribution/compile_lines.h"
 #include "symbolizer/attribution/exact_compiles.h"
-#include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/children_json.h"
@@ -54,17 +52,16 @@ Json breaks_json(const std::vector<PastBreak>& breaks) {
 
 class Row {
  public:
-  Row(const Attribution& attribution, const StackCounts& counts, const Generated& generated,
-      const CompileLines& lines, CompileIndex index)
-      : attribution_(attribution),
-        counts_(counts),
-        generated_(generated),
-        lines_(lines),
+  Row(const Analysis& analysis, CompileIndex index)
+      : attribution_(analysis.attribution()),
+        counts_(analysis.counts()),
+        generated_(analysis.generated()),
+        lines_(analysis.lines()),
         index_(index),
-        compile_(attribution.compiles()[index]),
-        timing_(attribution.timing(index)),
-        past_(attribution.past(index)),
-        period_ns_(attribution.recording().meta().period_ns) {}
+        compile_(attribution_.compiles()[index]),
+        timing_(attribution_.timing(index)),
+        past_(attribution_.past(index)),
+        period_ns_(attribution_.recording().meta().period_ns) {}
 
   Json json() const {
     Json object{{"trace_id", compile_.id.text()},
@@ -287,25 +284,23 @@ class Row {
 
 }  // namespace
 
-std::string compiles_json(const Attribution& attribution, const StackCounts& counts,
-                          const std::vector<CompileIndex>& only) {
+std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only) {
+  const Attribution& attribution = analysis.attribution();
   const Recording& recording = attribution.recording();
   const Meta& meta = recording.meta();
   Json lost = Json::object();
   for (const auto& [name, count] : recording.trailer().counters) {
     if (name != "samples") lost[valid_utf8(name)] = count;
   }
-  Generated generated(attribution);
-  CompileLines lines(attribution);
   std::vector<CompileIndex> wanted = only;
   if (only.empty()) {
     wanted.resize(attribution.compiles().size());
     std::iota(wanted.begin(), wanted.end(), CompileIndex{0});
   }
   Json compiles = Json::array();
-  ProcessTree tree(attribution);
+  const ProcessTree& tree = analysis.processes();
   for (CompileIndex i : wanted) {
-    Json row = Row(attribution, counts, generated, lines, i).json();
+    Json row = Row(analysis, i).json();
     add_children(row, tree, attribution, i);
     compiles.push_back(std::move(row));
   }
@@ -331,7 +326,7 @@ std::string compiles_json(const Attribution& attribution, const StackCounts& cou
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
   if (tree.known()) document["processes"] = processes_json(tree);
-  if (Json gpu = gpu_json(attribution); !gpu.is_null()) document["gpu"] = std::move(gpu);
+  if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

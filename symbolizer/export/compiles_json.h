@@ -5,13 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
-#include "symbolizer/profile/stack_counts.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
 // All compiles, or only these.
-std::string compiles_json(const Attribution& attribution, const StackCounts& counts,
-                          const std::vector<CompileIndex>& only = {});
+std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only = {});
 
 }  // namespace dynprof

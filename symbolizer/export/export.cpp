@@ -13,20 +13,21 @@
 
 #include "symbolizer/base/gzip.h"
 #include "symbolizer/base/text.h"
-#include "symbolizer/export/callgraph.h"
+#include "symbolizer/export/call_graph.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/compiles_json.h"
+#include "symbolizer/export/display.h"
 #include "symbolizer/export/folded.h"
+#include "symbolizer/export/graphviz.h"
 #include "symbolizer/export/perf_script.h"
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/speedscope.h"
-#include "symbolizer/profile/folded_recording.h"
 
 namespace dynprof {
 
 struct ExportRequest {
-  const Attribution& attribution;
+  const Analysis& analysis;
   std::vector<CompileIndex> compiles;  // empty: everything
   ExportTarget target;
   ExportSettings settings;
@@ -52,33 +53,32 @@ Result<void> write_text(const ExportRequest& request, std::string_view text) {
   return sink->finish();
 }
 
-// Of one compile, or of several as one: from the function of torch that compiles.
-std::string pstats_of(const ExportRequest& request) {
-  FoldedRecording folded(request.attribution, request.settings.cpu_only);
-  Profile profile;
+// Of one compile, or of several as one; without any, of everything.
+std::vector<StackCount> counts_of(const ExportRequest& request) {
+  std::vector<StackCount> counts;
   if (request.compiles.empty()) {
-    profile = folded.session();
-  } else {
-    std::vector<StackCount> counts;
-    for (CompileIndex compile : request.compiles) {
-      auto more = folded.wall_counts(compile);
-      counts.insert(counts.end(), more.begin(), more.end());
-    }
-    profile = folded.inside_compile(counts);
+    const auto all = request.analysis.counts().all();
+    return {all.begin(), all.end()};
   }
-  return pstats_bytes(profile, folded.functions());
+  for (CompileIndex compile : request.compiles) {
+    auto more = request.analysis.wall_counts(compile);
+    counts.insert(counts.end(), more.begin(), more.end());
+  }
+  return counts;
 }
 
 Result<void> write_pstats(const ExportRequest& request) {
-  return write_text(request, pstats_of(request));
+  const Analysis& analysis = request.analysis;
+  const Profile profile =
+      request.compiles.empty() ? analysis.session() : analysis.inside_compile(counts_of(request));
+  return write_text(request, pstats_bytes(profile, analysis.functions()));
 }
 
 Result<void> write_chrome(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
   const std::uint64_t limit = request.settings.max_trace_bytes;
-  ASSIGN_OR_RETURN(
-      const TraceMerges merges,
-      write_chrome_trace(request.attribution, request.compiles, std::move(sink), limit));
+  ASSIGN_OR_RETURN(const TraceMerges merges,
+                   write_chrome_trace(request.analysis, request.compiles, std::move(sink), limit));
   if (const std::string merged = merges.sentence(limit); !merged.empty() && request.settings.note)
     request.settings.note(merged);
   return {};
@@ -86,46 +86,54 @@ Result<void> write_chrome(const ExportRequest& request) {
 
 Result<void> write_folded_stacks(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  StackCounts counts(request.attribution);
   FoldedOptions options;
   options.compiles = request.compiles;
-  options.waits = !request.compiles.empty() && !request.settings.cpu_only;
-  return write_folded(request.attribution, counts, options, *sink);
+  options.waits = !request.compiles.empty() && !request.analysis.cpu_only();
+  return write_folded(request.analysis, options, *sink);
 }
 
 Result<void> write_speedscope_file(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  return write_speedscope(request.attribution, request.compiles, *sink);
+  return write_speedscope(request.analysis, request.compiles, *sink);
 }
 
 Result<void> write_perf_script_text(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  return write_perf_script(request.attribution, request.compiles, *sink);
+  return write_perf_script(request.analysis, request.compiles, *sink);
 }
 
 Result<void> write_perf_srcline_text(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  return write_perf_srcline(request.attribution, request.compiles, *sink);
+  return write_perf_srcline(request.analysis, request.compiles, *sink);
 }
 
 Result<void> write_json(const ExportRequest& request) {
-  StackCounts counts(request.attribution);
-  return write_text(request, compiles_json(request.attribution, counts, request.compiles));
+  return write_text(request, compiles_json(request.analysis, request.compiles));
 }
 
-// gprof2dot reads a file and dot writes one: both are in memory, so that the output file is made only
-// when there is something to write.
+std::string dot_of(const ExportRequest& request) {
+  const Analysis& analysis = request.analysis;
+  const Attribution& attribution = analysis.attribution();
+  const bool whole = request.compiles.empty();
+  std::string title = cap_text(attribution.recording().meta().command);
+  if (!whole) title = "compile " + attribution.label(request.compiles.front());
+  if (request.compiles.size() > 1)
+    title += " and " + std::to_string(request.compiles.size() - 1) + " more";
+  const Profile profile = analysis.python_only(counts_of(request), whole);
+  return dot_text(prune(call_graph_of(profile, analysis.functions())), title);
+}
+
+Result<void> write_dot(const ExportRequest& request) {
+  return write_text(request, dot_of(request));
+}
+
+// dot writes a file in memory, so that the output file is made only when there is something to write.
 Result<void> write_svg(const ExportRequest& request) {
   const char* search = std::getenv("PATH");
-  ASSIGN_OR_RETURN(CallgraphTools tools, find_callgraph_tools(search ? search : ""));
-  UniqueFd profile(::memfd_create("dynprof-profile", MFD_CLOEXEC));
+  ASSIGN_OR_RETURN(const std::string dot, find_dot(search ? search : ""));
   UniqueFd svg(::memfd_create("dynprof-svg", MFD_CLOEXEC));
-  UniqueFd writing(profile ? ::fcntl(profile.get(), F_DUPFD_CLOEXEC, 0) : -1);
-  if (!writing || !svg) return errno_error("cannot hold the picture in memory");
-  auto sink_of_profile = OutputFile::adopt(std::move(writing), "the profile in memory");
-  sink_of_profile->write(pstats_of(request));
-  TRY(sink_of_profile->finish());
-  TRY(write_callgraph(tools, profile.get(), svg.get(), CallgraphOptions()));
+  if (!svg) return errno_error("cannot hold the picture in memory");
+  TRY(draw_svg(dot, dot_of(request), svg.get()));
 
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
   std::array<char, 64 * 1024> block;
@@ -150,7 +158,8 @@ constexpr ExportFormat kFormats[] = {
      ".perf.txt", write_perf_script_text},
     {"perf-srcline", "perf-script with source lines of native frames, as perf script -F +srcline",
      ".srcline.txt", write_perf_srcline_text},
-    {"callgraph", "call graph as SVG (needs gprof2dot and dot)", ".svg", write_svg},
+    {"callgraph", "call graph of Python functions as SVG (needs Graphviz' dot)", ".svg", write_svg},
+    {"dot", "the same in Graphviz' DOT language", ".dot", write_dot},
     {"json", "compiles.json, or only the compiles of --compile", ".json", write_json},
 };
 
@@ -158,7 +167,7 @@ constexpr ExportFormat kFormats[] = {
 
 std::span<const ExportFormat> export_formats() { return kFormats; }
 
-Result<void> export_recording(const Attribution& attribution, std::string_view format,
+Result<void> export_recording(const Analysis& analysis, std::string_view format,
                               const ExportTarget& target, std::string_view compile,
                               const ExportSettings& settings) {
   auto found = std::find_if(std::begin(kFormats), std::end(kFormats),
@@ -169,9 +178,9 @@ Result<void> export_recording(const Attribution& attribution, std::string_view f
     unknown.exit_code = 2;
     return unknown;
   }
-  ExportRequest request{attribution, {}, target, settings};
+  ExportRequest request{analysis, {}, target, settings};
   if (!compile.empty()) {
-    ASSIGN_OR_RETURN(request.compiles, find_compiles(attribution, compile));
+    ASSIGN_OR_RETURN(request.compiles, find_compiles(analysis.attribution(), compile));
   }
   return found->write(request);
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "symbolizer/attribution/attribution.h"
 #include "symbolizer/base/result.h"
 #include "symbolizer/export/chrome.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
@@ -25,8 +25,7 @@ struct ExportFormat {
 std::span<const ExportFormat> export_formats();
 
 struct ExportSettings {
-  bool cpu_only = false;                           // profiles of compiles by their samples alone
-  std::uint64_t max_trace_bytes = kMaxTraceBytes;  // of a chrome trace
+  std::uint64_t max_trace_bytes = kMaxTraceBytes;         // of a chrome trace
   std::function<void(const std::string& sentence)> note;  // something worth knowing; may be empty
 };
 
@@ -38,9 +37,9 @@ struct ExportTarget {
 
 // Writes `format` to `target`.
 // `compile` restricts it to the compiles find_compiles (select.h) takes it for, "": everything.
-// The profile of a compile is of its thread's wall time unless the settings say otherwise.
+// The profile of a compile is of its thread's wall time unless the analysis is `cpu_only`.
 // An unknown format is an error of usage (exit code 2).
-Result<void> export_recording(const Attribution& attribution, std::string_view format,
+Result<void> export_recording(const Analysis& analysis, std::string_view format,
                               const ExportTarget& target, std::string_view compile = {},
                               const ExportSettings& settings = {});
 

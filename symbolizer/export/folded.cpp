@@ -62,8 +62,9 @@ FrameTexts describe_all(const ResolvedFrames& frames, bool lines) {
 
 }  // namespace
 
-Result<void> write_folded(const Attribution& attribution, const StackCounts& counts,
-                          const FoldedOptions& options, ByteSink& sink) {
+Result<void> write_folded(const Analysis& analysis, const FoldedOptions& options, ByteSink& sink) {
+  const Attribution& attribution = analysis.attribution();
+  const StackCounts& counts = analysis.counts();
   FrameTexts frames = describe_all(attribution.frames(), options.lines);
   CallTree tree(attribution.recording().tables(), frames.of_frames);
 

@@ -5,9 +5,8 @@
 
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
 #include "symbolizer/base/file_output.h"
-#include "symbolizer/profile/stack_counts.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
@@ -20,7 +19,6 @@ struct FoldedOptions {
   bool lines = true;  // false: first lines, so that a function is one frame
 };
 
-Result<void> write_folded(const Attribution& attribution, const StackCounts& counts,
-                          const FoldedOptions& options, ByteSink& sink);
+Result<void> write_folded(const Analysis& analysis, const FoldedOptions& options, ByteSink& sink);
 
 }  // namespace dynprof

@@ -15,8 +15,8 @@ Json seconds(std::uint64_t ns) { return std::round(static_cast<double>(ns)) / 1e
 
 }  // namespace
 
-Json gpu_json(const Attribution& attribution) {
-  const GpuWork gpu(attribution);
+Json gpu_json(const Analysis& analysis) {
+  const GpuWork& gpu = analysis.gpu();
   if (gpu.empty()) return nullptr;
   const GpuSummary summary = summarize(gpu);
   Json devices = Json::array();
@@ -27,7 +27,7 @@ Json gpu_json(const Attribution& attribution) {
   Json kernels = Json::array();
   for (const GpuKernelRow& row : summary.kernels) {
     if (row.kind != DYNPROF_GPU_KERNEL) continue;
-    const Tables& tables = attribution.recording().tables();
+    const Tables& tables = analysis.tables();
     kernels.push_back({{"name", valid_utf8(gpu_kernel_name(tables.strings[row.name]))},
                        {"trace_id", is_valid(row.id) ? Json(row.id.text()) : Json(nullptr)},
                        {"backward", row.backward},

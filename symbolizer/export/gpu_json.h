@@ -3,11 +3,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "symbolizer/attribution/attribution.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
 // "gpu": {...}; null where the recording has none.
-nlohmann::ordered_json gpu_json(const Attribution& attribution);
+nlohmann::ordered_json gpu_json(const Analysis& analysis);
 
 }  // namespace dynprof

@@ -14,14 +14,14 @@ namespace {
 
 class PerfScript {
  public:
-  PerfScript(const Attribution& attribution, bool source_lines, ByteSink& sink)
+  PerfScript(const Analysis& analysis, bool source_lines, ByteSink& sink)
       : source_lines_(source_lines),
-        frames_(attribution.frames()),
-        tables_(attribution.recording().tables()),
-        index_(tables_),
+        frames_(analysis.attribution().frames()),
+        tables_(analysis.tables()),
+        index_(analysis.stacks()),
         texts_(index_.function_count()),
         out_(sink) {
-    const Meta& meta = attribution.recording().meta();
+    const Meta& meta = analysis.attribution().recording().meta();
     // ": <period> <event>:" ends every sample's first line.
     std::string event = escape_terminal(cap_text(meta.event));
     tail_ =
@@ -40,11 +40,17 @@ class PerfScript {
     text += heads_[sample.thread];
     append_time(text, sample.time_ns);
     text += tail_;
-    StackId node = sample.stack;
-    for (std::uint32_t depth = index_.depth(node); depth > 0; --depth) {
-      append_frame(text, node);
-      node = index_.caller(node);
+    // A thread is often where it was one sample before.
+    if (sample.stack != last_stack_ || last_text_.empty()) {
+      last_text_.clear();
+      last_stack_ = sample.stack;
+      StackId node = sample.stack;
+      for (std::uint32_t depth = index_.depth(node); depth > 0; --depth) {
+        append_frame(last_text_, node);
+        node = index_.caller(node);
+      }
     }
+    text += last_text_;
     if (root_missing(sample)) text += "\t               0 [root side missing] ([unknown])\n";
     text += '\n';
     out_.flush_if_full();
@@ -65,11 +71,15 @@ class PerfScript {
 
   void append_frame(std::string& text, StackId node) {
     FrameId frame = index_.frame(node);
-    char digits[16];
-    auto end = std::to_chars(digits, digits + sizeof digits, tables_.frames[frame].offset, 16).ptr;
-    text += '\t';
-    text.append(16 - static_cast<std::size_t>(end - digits), ' ');
-    text.append(digits, end);
+    if (const std::uint64_t offset = tables_.frames[frame].offset; offset == 0) {
+      text += "\t               0";
+    } else {
+      char digits[16];
+      auto end = std::to_chars(digits, digits + sizeof digits, offset, 16).ptr;
+      text += '\t';
+      text.append(16 - static_cast<std::size_t>(end - digits), ' ');
+      text.append(digits, end);
+    }
     std::string& name = texts_[index_.function(node)];
     const ResolvedFrame& resolved = frames_[frame];
     if (name.empty()) name = frame_text(resolved);
@@ -91,19 +101,20 @@ class PerfScript {
   const bool source_lines_;
   const ResolvedFrames& frames_;
   const Tables& tables_;
-  StackIndex index_;
+  const StackIndex& index_;
   std::vector<std::string> texts_;  // by function
+  StackId last_stack_ = 0;
+  std::string last_text_;           // of the frames of that stack
   std::vector<std::string> heads_;  // by ThreadId: "comm pid/tid "
   std::string tail_;
   BufferedSink out_;
 };
 
-Result<void> write_samples(const Attribution& attribution,
-                           const std::vector<CompileIndex>& compiles, bool source_lines,
-                           ByteSink& sink) {
-  PerfScript script(attribution, source_lines, sink);
-  CompileFilter filter(attribution, compiles);
-  attribution.for_each([&](const AttributedSample& at) {
+Result<void> write_samples(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                           bool source_lines, ByteSink& sink) {
+  PerfScript script(analysis, source_lines, sink);
+  CompileFilter filter(analysis.attribution(), compiles);
+  analysis.attribution().for_each([&](const AttributedSample& at) {
     if (filter.wants(at)) script.add(at.sample);
   });
   return script.finish();
@@ -111,14 +122,14 @@ Result<void> write_samples(const Attribution& attribution,
 
 }  // namespace
 
-Result<void> write_perf_script(const Attribution& attribution,
-                               const std::vector<CompileIndex>& compiles, ByteSink& sink) {
-  return write_samples(attribution, compiles, false, sink);
+Result<void> write_perf_script(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                               ByteSink& sink) {
+  return write_samples(analysis, compiles, false, sink);
 }
 
-Result<void> write_perf_srcline(const Attribution& attribution,
-                                const std::vector<CompileIndex>& compiles, ByteSink& sink) {
-  return write_samples(attribution, compiles, true, sink);
+Result<void> write_perf_srcline(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                                ByteSink& sink) {
+  return write_samples(analysis, compiles, true, sink);
 }
 
 }  // namespace dynprof

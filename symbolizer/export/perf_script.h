@@ -6,18 +6,18 @@
 
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
 #include "symbolizer/base/file_output.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
 // All samples, or those of some compiles. Finishes the sink.
-Result<void> write_perf_script(const Attribution& attribution,
-                               const std::vector<CompileIndex>& compiles, ByteSink& sink);
+Result<void> write_perf_script(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                               ByteSink& sink);
 
 // As `perf script -F +srcline`: where it is known, "  file:line" on a line of its own under a
 // native frame (gprof2dot takes none of these).
-Result<void> write_perf_srcline(const Attribution& attribution,
-                                const std::vector<CompileIndex>& compiles, ByteSink& sink);
+Result<void> write_perf_srcline(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                                ByteSink& sink);
 
 }  // namespace dynprof

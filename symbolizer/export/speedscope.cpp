@@ -32,10 +32,10 @@ struct Profile {
 
 class Speedscope {
  public:
-  Speedscope(const Attribution& attribution, ByteSink& sink)
-      : attribution_(attribution),
-        tables_(attribution.recording().tables()),
-        index_(tables_),
+  Speedscope(const Analysis& analysis, ByteSink& sink)
+      : attribution_(analysis.attribution()),
+        tables_(analysis.tables()),
+        index_(analysis.stacks()),
         json_(sink) {
     std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> known;
     for (const Thread& thread : tables_.threads) {
@@ -158,7 +158,7 @@ class Speedscope {
 
   const Attribution& attribution_;
   const Tables& tables_;
-  StackIndex index_;
+  const StackIndex& index_;
   std::vector<Profile> profiles_;
   std::vector<std::size_t> profile_of_thread_;
   std::vector<std::uint32_t> numbers_;     // by function
@@ -168,11 +168,11 @@ class Speedscope {
 
 }  // namespace
 
-Result<void> write_speedscope(const Attribution& attribution,
-                              const std::vector<CompileIndex>& compiles, ByteSink& sink) {
-  Speedscope speedscope(attribution, sink);
-  CompileFilter filter(attribution, compiles);
-  attribution.for_each([&](const AttributedSample& at) {
+Result<void> write_speedscope(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                              ByteSink& sink) {
+  Speedscope speedscope(analysis, sink);
+  CompileFilter filter(analysis.attribution(), compiles);
+  analysis.attribution().for_each([&](const AttributedSample& at) {
     if (filter.wants(at)) speedscope.add(at);
   });
   return speedscope.finish();

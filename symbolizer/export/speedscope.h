@@ -5,13 +5,13 @@
 
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
 #include "symbolizer/base/file_output.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
 // All samples, or those of some compiles. Finishes the sink.
-Result<void> write_speedscope(const Attribution& attribution,
-                              const std::vector<CompileIndex>& compiles, ByteSink& sink);
+Result<void> write_speedscope(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
+                              ByteSink& sink);
 
 }  // namespace dynprof

@@ -42,33 +42,51 @@ std::int64_t TraceRow::frames_tid() const {
 std::int64_t TraceRow::spans_tid() const { return kSpanRowBase + frames_tid(); }
 std::int64_t TraceRow::runs_tid() const { return kRunRowBase + frames_tid(); }
 
-const FrameTexts::Text& FrameTexts::operator[](FrameId frame) {
-  Text& text = texts_[index_.function_of(frame)];
-  if (!text.made) {
-    text.made = true;
-    text.name = json_escape(display_name(frames_[frame]));
-    text.file = json_escape(cap_text(frames_[frame].file));
+void FrameTexts::append_end(std::string& out, FrameId frame) {
+  const ResolvedFrame& resolved = frames_[frame];
+  std::string& text = texts_[index_.function_of(frame)];
+  if (text.empty()) {
+    text = ",\"name\":\"" + json_escape(display_name(resolved)) + '"';
+    if (!resolved.file.empty()) {
+      text += resolved.kind == FrameKind::kPython ? ",\"args\":{\"file\":\""
+                                                  : ",\"args\":{\"object\":\"";
+      text += json_escape(cap_text(resolved.file)) + '"';
+    }
   }
-  return text;
+  out += text;
+  if (!resolved.file.empty()) {
+    if (!resolved.source_file.empty())
+      out += ",\"file\":\"" + json_escape(cap_text(resolved.source_file)) + '"';
+    if (resolved.line > 0) {
+      out += ",\"line\":";
+      append_number(out, resolved.line);
+    }
+    if (resolved.inlined) out += ",\"inlined\":true";
+    out += '}';
+  }
+  out += '}';
 }
 
-TraceShared::TraceShared(const Attribution& from)
-    : attribution(from),
-      tables(from.recording().tables()),
-      index(tables),
-      texts(from.frames(), index),
-      period_ns(drawing_period_ns(from.recording().meta())),
-      base_ns(from.recording().meta().start_ns),
-      gpu(from),
-      waits(from),
-      processes(from) {
+TraceShared::TraceShared(const Analysis& analysis)
+    : attribution(analysis.attribution()),
+      tables(analysis.tables()),
+      index(analysis.stacks()),
+      texts(attribution.frames(), index),
+      period_ns(drawing_period_ns(attribution.recording().meta())),
+      base_ns(attribution.recording().meta().start_ns),
+      gpu(analysis.gpu()),
+      waits(analysis.waits()),
+      processes(analysis.processes()) {
   child_rows = child_process_rows(processes);
   children_left_out = child_processes_left_out(processes);
   std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
   for (const Thread& thread : tables.threads) {
     auto [it, added] =
         known.try_emplace({thread.pid, thread.tid}, static_cast<std::uint32_t>(rows.size()));
-    if (added) rows.push_back(TraceRow{.pid = thread.pid, .tid = thread.tid});
+    if (added) {
+      TraceRow& row = rows.emplace_back(TraceRow{.pid = thread.pid, .tid = thread.tid});
+      row.frames_place = fmt::format(",\"pid\":{},\"tid\":{},\"ts\":", row.pid, row.frames_tid());
+    }
     rows[it->second].comm = thread.comm;
     row_of_thread.push_back(it->second);
   }
@@ -144,29 +162,24 @@ void TraceFile::head() {
   json_.begin_array();
 }
 
+// Nearly all of a trace is made of these: from parts that are made once.
 void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
-  if (slice.frame == kRootMissing) {
-    if (!stack_slice_begin("python_function", row, slice.begin_ns, slice.end_ns)) return;
-    json_.field("name", "<root side missing>");
-    json_.end_object();
-    return;
-  }
-  const FrameTexts::Text& text = shared_.texts[slice.frame];
-  const ResolvedFrame& resolved = shared_.texts.resolved(slice.frame);
-  if (!stack_slice_begin(category(resolved.kind), row, slice.begin_ns, slice.end_ns)) return;
-  json_.key("name");
-  json_.escaped(text.name);
-  if (!text.file.empty()) {
-    json_.key("args");
-    json_.begin_object();
-    json_.key(resolved.kind == FrameKind::kPython ? "file" : "object");
-    json_.escaped(text.file);
-    if (!resolved.source_file.empty()) json_.field("file", cap_text(resolved.source_file));
-    if (resolved.line > 0) json_.field("line", resolved.line);
-    if (resolved.inlined) json_.field("inlined", true);
-    json_.end_object();
-  }
-  json_.end_object();
+  const std::uint64_t begin = relative(slice.begin_ns), end = relative(slice.end_ns);
+  if (begin >= end) return;
+  const bool missing = slice.frame == kRootMissing;
+  json_.element([&](std::string& out) {
+    out += "\n{\"ph\":\"X\",\"cat\":\"";
+    out += category(missing ? FrameKind::kPython : shared_.texts.kind(slice.frame));
+    out += '"';
+    out += row.frames_place;
+    append_microseconds(out, begin);
+    out += ",\"dur\":";
+    append_microseconds(out, end - begin);
+    if (missing)
+      out += ",\"name\":\"<root side missing>\"}";
+    else
+      shared_.texts.append_end(out, slice.frame);
+  });
 }
 
 void TraceFile::span(const TraceRow& row, const SpanSlice& slice) {

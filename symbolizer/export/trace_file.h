@@ -12,15 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
-#include "symbolizer/attribution/gpu_work.h"
-#include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/attribution/spans.h"
-#include "symbolizer/attribution/waits.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
 #include "symbolizer/export/trace_merge.h"
-#include "symbolizer/profile/timeline.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
@@ -31,35 +27,32 @@ struct TraceRow {
   StringId comm = 0;
   bool has_compiles = false;
   bool has_runs = false;
+  std::string frames_place{};  // `,"pid":1,"tid":2,"ts":` of a slice of its stacks
 
   std::int64_t frames_tid() const;
   std::int64_t spans_tid() const;
   std::int64_t runs_tid() const;
 };
 
-// The escaped texts of a function, made when it is first drawn.
+// The end of a slice's JSON: what all slices of a function have in common is made when it is first drawn.
 class FrameTexts {
  public:
   FrameTexts(const ResolvedFrames& frames, const StackIndex& index)
       : frames_(frames), index_(index), texts_(index.function_count()) {}
 
-  struct Text {
-    bool made = false;
-    std::string name;
-    std::string file;
-  };
-  const Text& operator[](FrameId frame);
-  const ResolvedFrame& resolved(FrameId frame) const { return frames_[frame]; }
+  // `,"name":...,"args":{...}}`
+  void append_end(std::string& out, FrameId frame);
+  FrameKind kind(FrameId frame) const { return frames_[frame].kind; }
 
  private:
   const ResolvedFrames& frames_;
   const StackIndex& index_;
-  std::vector<Text> texts_;
+  std::vector<std::string> texts_;  // by function; "": not made
 };
 
 // What all files made in one pass share.
 struct TraceShared {
-  explicit TraceShared(const Attribution& attribution);
+  explicit TraceShared(const Analysis& analysis);
   TraceShared(const TraceShared&) = delete;
   TraceShared& operator=(const TraceShared&) = delete;
 
@@ -71,16 +64,16 @@ struct TraceShared {
   // By row: the spans of each whole compile. Rows, here as in Spans, are one per (pid, tid) in order
   // of first appearance.
   std::vector<std::unordered_map<SpanIndex, std::vector<SpanIndex>>> members;
-  StackIndex index;
+  const StackIndex& index;
   // By StackId: frames that called the innermost compile on the stack, 0 if there is none.
   std::vector<std::uint32_t> frames_before_compile;
   FrameTexts texts;
   std::uint64_t period_ns;
   std::uint64_t base_ns;
-  GpuWork gpu;
-  Waits waits;
+  const GpuWork& gpu;
+  const Waits& waits;
   std::vector<std::vector<std::uint32_t>> waits_of_row;  // those to draw, by begin
-  ProcessTree processes;
+  const ProcessTree& processes;
   // Names of the child processes drawn, and their places among processes.
   struct ChildRow {
     std::string name;

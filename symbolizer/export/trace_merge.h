@@ -26,18 +26,14 @@ std::string merged_text(std::uint64_t grain_ns);
 // Counts what is written and keeps nothing of it; fails as soon as that is more than the limit.
 class CountingSink final : public ByteSink {
  public:
-  CountingSink(std::uint64_t limit, bool& too_large) : limit_(limit), too_large_(too_large) {}
-  void write(std::string_view bytes) override {
-    bytes_ += bytes.size();
-    if (bytes_ > limit_) too_large_ = true;
-  }
-  bool failed() const override { return too_large_; }
+  CountingSink(std::uint64_t limit, std::uint64_t& bytes) : limit_(limit), bytes_(bytes) {}
+  void write(std::string_view bytes) override { bytes_ += bytes.size(); }
+  bool failed() const override { return bytes_ > limit_; }
   Result<void> finish() override { return {}; }
 
  private:
   std::uint64_t limit_;
-  bool& too_large_;
-  std::uint64_t bytes_ = 0;
+  std::uint64_t& bytes_;
 };
 
 // Waits of one thread that begin in the same grain.

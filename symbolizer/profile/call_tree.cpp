@@ -28,6 +28,10 @@ CallTree::CallTree(const Tables& tables, std::span<const Label> labels,
     bool root = stack.caller >= id || (restarts && restarts(id));
     NodeId parent = root ? 0 : of_stacks_[stack.caller];
     Label label = labels[stack.frame];
+    if (label == kLeftOut) {
+      of_stacks_[id] = parent;
+      continue;
+    }
     label_count_ = std::max(label_count_, label + 1);
     std::uint64_t hash = hash_u64(pair_key(parent, label));
     std::uint32_t node = index.find(hash, [&](std::uint32_t other) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,8 @@ namespace dynprof {
 
 using Label = std::uint32_t;
 using NodeId = std::uint32_t;
+// The label of frames that no node stands for: what they called is called by their caller.
+inline constexpr Label kLeftOut = std::numeric_limits<Label>::max();
 
 class CallTree {
  public:

@@ -58,7 +58,8 @@ std::span<const StackCount> part_of(std::span<const StackCount> counts, CompileI
 
 }  // namespace
 
-StackCounts::StackCounts(const Attribution& attribution) : waits_(attribution) {
+StackCounts::StackCounts(const Attribution& attribution, const Waits& recorded)
+    : recorded_waits_(recorded) {
   Summer samples(counts_);
   attribution.for_each([&](const AttributedSample& attributed) {
     samples.add({attributed.compile, attributed.sample.stack, attributed.sample.thread,
@@ -70,7 +71,7 @@ StackCounts::StackCounts(const Attribution& attribution) : waits_(attribution) {
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
     if (wait.kind == WaitKind::kNone) continue;
-    for (const Waits::Part& part : waits_.parts(tables, i))
+    for (const Waits::Part& part : recorded_waits_.parts(tables, i))
       waits.add(
           {part.owner.compile, wait.stack, wait.thread, part.owner.phase, part.count, part.ns});
   }

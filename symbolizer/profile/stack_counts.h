@@ -22,7 +22,7 @@ struct StackCount {
 
 class StackCounts {
  public:
-  explicit StackCounts(const Attribution& attribution);
+  StackCounts(const Attribution& attribution, const Waits& waits);
 
   // Ordered by compile (kNoCompile last), then stack, thread and phase.
   std::span<const StackCount> all() const { return counts_; }
@@ -30,11 +30,11 @@ class StackCounts {
   // Time off the CPU, likewise; apart, since a wait is no sample. Preempted threads are in it.
   std::span<const StackCount> waits() const { return wait_counts_; }
   std::span<const StackCount> waits_of(CompileIndex compile) const;
-  const Waits& recorded_waits() const { return waits_; }
+  const Waits& recorded_waits() const { return recorded_waits_; }
 
  private:
   std::vector<StackCount> counts_, wait_counts_;
-  Waits waits_;
+  const Waits& recorded_waits_;
 };
 
 }  // namespace dynprof

@@ -17,6 +17,10 @@ namespace dynprof {
 namespace recording {
 namespace {
 
+// As many samples as these are kept in memory (12 MB), so that they are decoded once. Of a longer recording
+// each pass decodes them again: memory does not grow with its length.
+constexpr std::uint64_t kKeptSamples = 1 << 19;
+
 class Reader final : public Recording {
  public:
   explicit Reader(ChunkFile file) : file_(std::move(file)), builder_(file_.size()) {}
@@ -56,6 +60,7 @@ class Reader final : public Recording {
   mutable ChunkFile file_;
   mutable SampleDecoder decoder_;
   std::vector<Sample> samples_;
+  std::vector<Sample> kept_;  // all of them, or none
   TableBuilder builder_;
   Damage damage_;
 
@@ -178,9 +183,11 @@ void Reader::check_samples() {
       first_time = std::min(first_time, sample.time_ns);
       last_time = std::max(last_time, sample.time_ns);
     }
+    if (sample_count_ <= kKeptSamples) kept_.insert(kept_.end(), samples_.begin(), samples_.end());
   }
   sample_chunks_ = std::move(good);
   samples_ = {};
+  if (sample_count_ > kKeptSamples) kept_ = {};
   if (samples_expected_ > sample_count_) damage_.samples_lost = samples_expected_ - sample_count_;
 
   if (sample_count_ == 0) return;
@@ -224,6 +231,13 @@ bool Reader::raise_time(Sample& sample, std::vector<std::uint64_t>& last_times) 
 
 void Reader::for_each_sample(const std::function<void(const Sample&)>& visit) const {
   const Tables& tables = builder_.tables();
+  if (kept_.size() == sample_count_) {
+    for (Sample sample : kept_) {
+      sample.stack = shown_.now(sample.stack);
+      visit(sample);
+    }
+    return;
+  }
   std::vector<std::uint64_t> last_times(tables.threads.size());
   std::vector<Sample> samples;
   Damage known;  // and told already

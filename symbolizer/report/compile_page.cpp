@@ -46,7 +46,7 @@ class Page {
     append_attempts();
     append_why();
     append_torch_phases();
-    append_dynamo_table(out_, attribution_, DynamoProfiles(attribution_), index_);
+    append_dynamo_table(out_, attribution_, selection_.folded.traced(), index_);
     append_user_lines();
     append_generated();
   }
@@ -227,7 +227,7 @@ class Page {
 
   // Looks at the target's memory, not samples: waiting for g++ on behalf of a line counts too.
   void append_user_lines() {
-    CompileLines lines(attribution_);
+    const CompileLines& lines = selection_.folded.lines();
     const std::vector<LineTime>& rows = lines.of(index_);
     for (const LockWaiter& waiter : lines.waiters(index_)) {
       append_comment(out_,
@@ -264,7 +264,7 @@ class Page {
   }
 
   void append_generated() {
-    Generated generated(attribution_);
+    const Generated& generated = selection_.folded.generated();
     const std::vector<std::uint32_t>& files = generated.of(index_);
     if (files.empty()) return;
     out_ += "#\n";

@@ -156,7 +156,7 @@ class GpuTable {
 }  // namespace
 
 void append_gpu(std::string& out, const Selection& selection) {
-  const GpuWork gpu(selection.attribution());
+  const GpuWork& gpu = selection.folded.gpu();
   if (!gpu.empty()) GpuTable(out, selection, gpu).append();
 }
 

@@ -8,9 +8,9 @@
 namespace dynprof {
 namespace {
 
-Selection select(FoldedRecording& folded, const ReportOptions& options) {
-  Selection selection{folded, options, options.compiles, {}};
-  const Attribution& attribution = folded.attribution();
+Selection select(const Analysis& analysis, const ReportOptions& options) {
+  Selection selection{analysis, options, options.compiles, {}};
+  const Attribution& attribution = analysis.attribution();
   if (selection.compiles.empty()) {
     selection.compiles.resize(attribution.compiles().size());
     std::iota(selection.compiles.begin(), selection.compiles.end(), CompileIndex{0});
@@ -18,7 +18,7 @@ Selection select(FoldedRecording& folded, const ReportOptions& options) {
   std::sort(selection.compiles.begin(), selection.compiles.end());
   selection.compiles.erase(std::unique(selection.compiles.begin(), selection.compiles.end()),
                            selection.compiles.end());
-  for (const StackCount& count : folded.counts().all()) {
+  for (const StackCount& count : analysis.counts().all()) {
     if (!options.compiles.empty() &&
         !std::binary_search(selection.compiles.begin(), selection.compiles.end(), count.compile)) {
       continue;
@@ -58,8 +58,8 @@ void append_tables(std::string& out, const Selection& selection) {
 
 }  // namespace
 
-std::string render_report(FoldedRecording& folded, const ReportOptions& options) {
-  Selection selection = select(folded, options);
+std::string render_report(const Analysis& analysis, const ReportOptions& options) {
+  Selection selection = select(analysis, options);
   std::string out;
   append_header(out, selection);
   append_compile_table(out, selection);

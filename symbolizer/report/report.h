@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "symbolizer/attribution/attribution.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
@@ -22,6 +22,6 @@ struct ReportOptions {
   bool tables = false;         // per compile: 20 rows by tottime and 20 by cumtime
 };
 
-std::string render_report(FoldedRecording& folded, const ReportOptions& options);
+std::string render_report(const Analysis& analysis, const ReportOptions& options);
 
 }  // namespace dynprof

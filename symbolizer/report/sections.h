@@ -16,7 +16,7 @@ inline constexpr std::size_t kReportColumns = 100;
 
 // What the options leave of the samples.
 struct Selection {
-  FoldedRecording& folded;
+  const Analysis& folded;
   const ReportOptions& options;
   std::vector<CompileIndex> compiles;  // all, if the options name none
   std::vector<StackCount> counts;

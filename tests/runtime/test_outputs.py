@@ -43,11 +43,11 @@ def test_files_are_where_they_should_be(compile_run):
     assert {"recording.dynprof", "report.txt", "compiles.json", "trace.json.gz"} <= names
     for row in compile_run.ledger["compiles"]:
         assert f"compiles/{stem(row)}.profile" in names
-        assert f"compiles/{stem(row)}.trace.json" in names
+        assert f"compiles/{stem(row)}.trace.json.gz" in names
     known = re.compile(
         r"recording\.dynprof|report\.txt|compiles\.json|trace\.json\.gz|"
         r"(compiles/(_compile_inner|compile_backward)_\d+_\d+(_\d+)?"
-        r"\.(profile|trace\.json|svg|dynamo\.profile))|generated/.*"
+        r"\.(profile|trace\.json\.gz|(dynamo\.)?svg|dynamo\.profile))|generated/.*"
     )
     assert not [name for name in names if not known.fullmatch(name)]
 
@@ -230,7 +230,7 @@ def test_profile_names_what_compiles_do(compile_run):
 
 def test_chrome_traces_are_well_formed(compile_run):
     traces = [compile_run.directory / "trace.json.gz"]
-    traces += sorted(compile_run.directory.glob("compiles/*.trace.json"))
+    traces += sorted(compile_run.directory.glob("compiles/*.trace.json.gz"))
     assert len(traces) == 1 + len(compile_run.ledger["compiles"])
     checker = support.REPO / "tests" / "compat" / "check_chrome_trace.py"
     done = subprocess.run(

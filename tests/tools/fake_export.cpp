@@ -9,7 +9,7 @@
 #include "symbolizer/export/compiles_json.h"
 #include "symbolizer/export/folded.h"
 #include "symbolizer/export/pstats.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "symbolizer/report/report.h"
 #include "tests/unit/fake_torch.h"
 
@@ -80,20 +80,20 @@ int run(const std::string& directory) {
   FakeRecording fake;
   invent(fake);
   Attribution attribution(fake);
-  FoldedRecording folded(attribution);
+  const Analysis analysis(attribution);
   bool ok = true;
   auto profile = [&](const std::string& stem, const Profile& of) {
-    ok &=
-        write(fmt::format("{}/{}.profile", directory, stem), pstats_bytes(of, folded.functions()));
+    ok &= write(fmt::format("{}/{}.profile", directory, stem),
+                pstats_bytes(of, analysis.functions()));
   };
-  profile("session", folded.session());
+  profile("session", analysis.session());
   for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {
-    profile(attribution.file_stem(i), folded.of(i));
+    profile(attribution.file_stem(i), analysis.of(i));
   }
-  ok &= write(directory + "/compiles.json", compiles_json(attribution, folded.counts()));
-  ok &= write(directory + "/report.txt", render_report(folded, ReportOptions{.tables = true}));
+  ok &= write(directory + "/compiles.json", compiles_json(analysis));
+  ok &= write(directory + "/report.txt", render_report(analysis, ReportOptions{.tables = true}));
   auto sink = OutputFile::create(directory + "/session.folded");
-  ok = ok && sink && write_folded(attribution, folded.counts(), {.compile_root = true}, **sink);
+  ok = ok && sink && write_folded(analysis, {.compile_root = true}, **sink);
   return ok ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
 // For tests/compat/test_trace.py, from a made-up recording (training, hostile or empty):
 //   fake_trace SCENARIO DIR             writes its timelines into DIR, which exists and is empty:
-//     trace.json.gz  trace.json  compiles/<stem>.trace.json  speedscope.json  perf.txt
+//     trace.json.gz  trace.json  compiles/<stem>.trace.json.gz  speedscope.json  perf.txt
 //   fake_trace SCENARIO FORMAT PATH     as `dynprof-bpf export -f FORMAT -o PATH`
 #include <sys/stat.h>
 
@@ -20,7 +20,8 @@ namespace dynprof {
 namespace {
 
 Result<void> write_all(const Recording& recording, const std::string& folder) {
-  Attribution attribution(recording);
+  const Attribution attribution(recording);
+  const Analysis analysis(attribution);
   if (::mkdir((folder + "/compiles").c_str(), 0700) != 0)
     return errno_error("cannot make compiles");
   std::vector<TraceTarget> targets;
@@ -28,14 +29,14 @@ Result<void> write_all(const Recording& recording, const std::string& folder) {
     targets.push_back({{}, [path = folder + name] { return create_output(path); }});
   }
   for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {
-    std::string path = folder + "/compiles/" + attribution.file_stem(i) + ".trace.json";
+    std::string path = folder + "/compiles/" + attribution.file_stem(i) + ".trace.json.gz";
     targets.push_back({{i}, [path] { return create_output(path); }});
   }
-  TRY(write_chrome_traces(attribution, std::move(targets)));
+  TRY(write_chrome_traces(analysis, std::move(targets)));
   ASSIGN_OR_RETURN(auto speedscope, create_output(folder + "/speedscope.json"));
-  TRY(write_speedscope(attribution, {}, *speedscope));
+  TRY(write_speedscope(analysis, {}, *speedscope));
   ASSIGN_OR_RETURN(auto perf, create_output(folder + "/perf.txt"));
-  return write_perf_script(attribution, {}, *perf);
+  return write_perf_script(analysis, {}, *perf);
 }
 
 int run(int argc, char** argv) {
@@ -53,8 +54,9 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "no scenario %s\n", scenario.c_str());
     return 2;
   }
+  const Attribution attribution(*recording);
   auto done = argc == 3 ? write_all(*recording, argv[2])
-                        : export_recording(Attribution(*recording), argv[2], {argv[3]});
+                        : export_recording(Analysis(attribution), argv[2], {argv[3]});
   if (done) return 0;
   std::fprintf(stderr, "%s\n", done.error().what.c_str());
   return done.error().exit_code;

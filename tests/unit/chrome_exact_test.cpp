@@ -73,8 +73,8 @@ struct ChromeExact : testing::Test {
   json trace(std::vector<CompileIndex> compiles = {}) {
     Attribution attribution(fake);
     std::string text;
-    EXPECT_TRUE(
-        write_chrome_trace(attribution, std::move(compiles), std::make_unique<TextSink>(text)));
+    EXPECT_TRUE(write_chrome_trace(Analysis(attribution), std::move(compiles),
+                                   std::make_unique<TextSink>(text)));
     json made = json::parse(text);
     expect_drawable(made);
     return made;

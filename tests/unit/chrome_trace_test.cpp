@@ -67,7 +67,7 @@ TEST(ChromeTrace, HeadGivesTheTimeBaseAsKinetoDoes) {
   training.run(1);
   Attribution attribution(training);
   Collector out;
-  ASSERT_TRUE(write_chrome_traces(attribution, {out.target("all")}));
+  ASSERT_TRUE(write_chrome_traces(Analysis(attribution), {out.target("all")}));
   json trace = out.parsed("all");
   EXPECT_EQ(trace["schemaVersion"], 1);
   EXPECT_EQ(trace["displayTimeUnit"], "ms");
@@ -88,7 +88,7 @@ TEST(ChromeTrace, SaysHowManyChildrenItLeavesOut) {
   }
   Attribution attribution(training);
   Collector out;
-  ASSERT_TRUE(write_chrome_traces(attribution, {out.target("all")}));
+  ASSERT_TRUE(write_chrome_traces(Analysis(attribution), {out.target("all")}));
   json trace = out.parsed("all");
   EXPECT_EQ(trace["dynprof"]["child_processes_left_out"], 3);
   std::set<std::string> labels;
@@ -103,7 +103,7 @@ TEST(ChromeTrace, CompilesPhasesAndFunctionsOfAWholeRun) {
   training.whole_run();
   Attribution attribution(training);
   Collector out;
-  ASSERT_TRUE(write_chrome_traces(attribution, {out.target("all")}));
+  ASSERT_TRUE(write_chrome_traces(Analysis(attribution), {out.target("all")}));
   json trace = out.parsed("all");
   EXPECT_EQ(
       names(slices(trace, "compile")),
@@ -139,7 +139,7 @@ TEST(ChromeTrace, ACompileAloneBeginsAtItsFirstFrameAndHoldsOnlyItself) {
   for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {
     targets.push_back(out.target(attribution.file_stem(i), {i}));
   }
-  ASSERT_TRUE(write_chrome_traces(attribution, std::move(targets)));
+  ASSERT_TRUE(write_chrome_traces(Analysis(attribution), std::move(targets)));
   ASSERT_EQ(out.texts.size(), 6u);
   // The session's and one compile's: each is finished with its last sample.
   EXPECT_EQ(out.most_open, 2);
@@ -169,7 +169,7 @@ TEST(ChromeTrace, SeveralCompilesInOneFile) {
   auto both = find_compiles(attribution, "1/0");
   ASSERT_TRUE(both);
   Collector out;
-  ASSERT_TRUE(write_chrome_traces(attribution, {out.target("1/0", *both)}));
+  ASSERT_TRUE(write_chrome_traces(Analysis(attribution), {out.target("1/0", *both)}));
   EXPECT_EQ(slices(out.parsed("1/0"), "compile").size(), 3u);  // two attempts and the backward
 }
 
@@ -181,7 +181,7 @@ TEST(ChromeTrace, OneFailingTargetDoesNotStopTheOthers) {
   std::vector<TraceTarget> targets;
   targets.push_back({{0}, []() -> Result<std::unique_ptr<ByteSink>> { return error("full"); }});
   targets.push_back(out.target("all"));
-  auto done = write_chrome_traces(attribution, std::move(targets));
+  auto done = write_chrome_traces(Analysis(attribution), std::move(targets));
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().what, "full");
   EXPECT_EQ(slices(out.parsed("all"), "compile").size(), 5u);
@@ -191,7 +191,7 @@ TEST(ChromeTrace, HostileNamesStayInsideTheirStrings) {
   HostileRecording hostile;
   Attribution attribution(hostile);
   Collector out;
-  ASSERT_TRUE(write_chrome_traces(attribution, {out.target("all")}));
+  ASSERT_TRUE(write_chrome_traces(Analysis(attribution), {out.target("all")}));
   json trace = out.parsed("all");  // throws on what is not UTF-8 or not JSON
   std::set<std::string> functions = names(slices(trace, "python_function"));
   EXPECT_TRUE(functions.contains("with\nnew\r\nlines"));

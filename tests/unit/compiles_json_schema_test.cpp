@@ -22,7 +22,7 @@ struct CompilesJson : testing::Test {
 
   Json json() {
     Attribution attribution(fake);
-    return Json::parse(compiles_json(attribution, StackCounts(attribution)));
+    return Json::parse(compiles_json(Analysis(attribution)));
   }
 };
 

@@ -24,9 +24,8 @@ struct Folded : testing::Test {
 
   std::string folded(const FoldedOptions& options = {}) {
     Attribution attribution(fake);
-    StackCounts counts(attribution);
     StringSink sink;
-    EXPECT_TRUE(write_folded(attribution, counts, options, sink));
+    EXPECT_TRUE(write_folded(Analysis(attribution), options, sink));
     return sink.text;
   }
 };

@@ -10,7 +10,7 @@
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/gpu_json.h"
 #include "symbolizer/export/gpu_occupancy.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "symbolizer/report/report.h"
 #include "tests/unit/fake_edges.h"
 #include "tests/unit/fake_torch.h"
@@ -218,8 +218,8 @@ TEST(GpuReport, SaysWhatWasSeenWithoutTheLibrary) {
   gpu.launch(thread, 0, 20, 0, DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 307), 0, kGpuCallBare);
   Attribution attribution(fake);
   EXPECT_EQ(GpuWork(attribution).calls().size(), 2u) << "they are two, though without an id";
-  FoldedRecording folded(attribution);
-  std::string report = render_report(folded, {});
+  const Analysis analysis(attribution);
+  std::string report = render_report(analysis, {});
   EXPECT_THAT(report, HasSubstr("2 CUDA calls were seen without libdynprof_cupti.so"));
   EXPECT_THAT(report, Not(HasSubstr("Launch overhead")));
 }
@@ -274,8 +274,8 @@ TEST(GpuNames, OfBareLaunches) {
   EXPECT_EQ(work.calls()[2].stack, fake.stack({main})) << "the stub is no frame of the stack";
   EXPECT_EQ(work.calls()[0].id.text(), "0/0");
 
-  FoldedRecording folded(attribution);
-  const std::string report = render_report(folded, {});
+  const Analysis analysis(attribution);
+  const std::string report = render_report(analysis, {});
   EXPECT_THAT(report, HasSubstr("        1  0/0        triton_red_0 "));
   EXPECT_THAT(report, HasSubstr("        1  -          plain(float*) "));
   EXPECT_THAT(report, HasSubstr("(cuLaunchKernel)"));
@@ -288,8 +288,8 @@ TEST(GpuReport, NamesAreMadeSafe) {
   gpu.call(thread, 1, 10, 1);
   gpu.kernel(thread, 1, 20, 5, "evil\x1b[2J\nname");
   Attribution attribution(fake);
-  FoldedRecording folded(attribution);
-  EXPECT_THAT(render_report(folded, {}), Not(HasSubstr("\x1b")));
+  const Analysis analysis(attribution);
+  EXPECT_THAT(render_report(analysis, {}), Not(HasSubstr("\x1b")));
   EXPECT_NO_THROW(gpu_json(attribution).dump());
 }
 

@@ -9,7 +9,7 @@
 #include "symbolizer/export/folded.h"
 #include "symbolizer/export/perf_script.h"
 #include "symbolizer/export/speedscope.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "symbolizer/profile/functions.h"
 #include "symbolizer/recording/inlined_frames.h"
 #include "symbolizer/report/report.h"
@@ -61,13 +61,14 @@ class InlinedOutputs : public testing::Test {
 TEST_F(InlinedOutputs, PerfScript) {
   Attribution attribution(fake_);
   std::string text =
-      written([&](ByteSink& sink) { return write_perf_script(attribution, {}, sink); });
+      written([&](ByteSink& sink) { return write_perf_script(Analysis(attribution), {}, sink); });
   EXPECT_THAT(text, HasSubstr("cpu-clock:\n"
                               "\t            1140 inner (inlined)\n"
                               "\t            1140 outer (/usr/bin/work)\n\n"));
   EXPECT_THAT(text, HasSubstr("\t            1200 inner (/usr/bin/work)\n"));
   EXPECT_THAT(text, Not(HasSubstr("work.cpp")));
-  text = written([&](ByteSink& sink) { return write_perf_srcline(attribution, {}, sink); });
+  text =
+      written([&](ByteSink& sink) { return write_perf_srcline(Analysis(attribution), {}, sink); });
   EXPECT_THAT(text, HasSubstr("cpu-clock:\n"
                               "\t            1140 inner (inlined)\n"
                               "  /src/work.cpp:12\n"
@@ -77,9 +78,8 @@ TEST_F(InlinedOutputs, PerfScript) {
 
 TEST_F(InlinedOutputs, FoldedStacksHaveTheNames) {
   Attribution attribution(fake_);
-  StackCounts counts(attribution);
   const std::string text = written(
-      [&](ByteSink& sink) { return write_folded(attribution, counts, FoldedOptions{}, sink); });
+      [&](ByteSink& sink) { return write_folded(Analysis(attribution), FoldedOptions{}, sink); });
   EXPECT_EQ(text, "outer;inner 3\nouter;inner;inner 1\n");
 }
 
@@ -94,13 +94,13 @@ TEST_F(InlinedOutputs, AFunctionIsOneInProfiles) {
 
 TEST_F(InlinedOutputs, ReportMarksThem) {
   Attribution attribution(fake_);
-  FoldedRecording folded(attribution);
+  const Analysis analysis(attribution);
   ReportOptions options;
   options.sort = {SortKey::kSymbol};
-  EXPECT_THAT(render_report(folded, options),
+  EXPECT_THAT(render_report(analysis, options),
               HasSubstr("    75.00%  [.] inner (inlined)\n    25.00%  [.] inner\n"));
   options.children = true;
-  const std::string with_children = render_report(folded, options);
+  const std::string with_children = render_report(analysis, options);
   EXPECT_THAT(with_children, HasSubstr("   100.00%    75.00%  [.] inner (inlined)\n"));
   EXPECT_THAT(with_children, HasSubstr("   100.00%     0.00%  [.] outer\n"));
 }
@@ -108,7 +108,7 @@ TEST_F(InlinedOutputs, ReportMarksThem) {
 TEST_F(InlinedOutputs, ChromeTraceHasFileAndLine) {
   Attribution attribution(fake_);
   std::string text;
-  ASSERT_TRUE(write_chrome_trace(attribution, {}, std::make_unique<Text>(text)));
+  ASSERT_TRUE(write_chrome_trace(Analysis(attribution), {}, std::make_unique<Text>(text)));
   int inlined = 0, others = 0;
   const json trace = json::parse(text);
   for (const json& event : trace["traceEvents"]) {
@@ -133,8 +133,8 @@ TEST_F(InlinedOutputs, ChromeTraceHasFileAndLine) {
 
 TEST_F(InlinedOutputs, SpeedscopeHasWhereAFunctionIs) {
   Attribution attribution(fake_);
-  const json file =
-      json::parse(written([&](ByteSink& sink) { return write_speedscope(attribution, {}, sink); }));
+  const json file = json::parse(
+      written([&](ByteSink& sink) { return write_speedscope(Analysis(attribution), {}, sink); }));
   bool seen = false;
   for (const json& frame : file["shared"]["frames"]) {
     if (frame["name"] != "inner") continue;

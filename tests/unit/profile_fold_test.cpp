@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "tests/unit/fake_torch.h"
 
 namespace dynprof {
@@ -42,8 +42,8 @@ struct Fold : testing::Test {
   }
   Named session() {
     Attribution attribution(fake);
-    FoldedRecording folded(attribution);
-    return named(folded.session(), folded.functions());
+    const Analysis analysis(attribution);
+    return named(analysis.session(), analysis.functions());
   }
 };
 
@@ -105,16 +105,16 @@ TEST_F(Fold, ACompileBeginsAtTorchsFunction) {
   fake.sample(thread, inner, torch.forward(0, 0, 0, 0x1000), 0, 5);
   fake.sample(thread, torch.running());
   Attribution attribution(fake);
-  FoldedRecording folded(attribution);
-  Profile profile = folded.of(0);
-  Named is = named(profile, folded.functions());
+  const Analysis analysis(attribution);
+  Profile profile = analysis.of(0);
+  Named is = named(profile, analysis.functions());
   EXPECT_EQ(profile.samples, 5u);
   EXPECT_EQ(is.functions.count("<module>"), 0u);
   EXPECT_EQ(is.functions["_compile"], Numbers(0, 5));
   EXPECT_EQ(is.functions["wrapper_function"], Numbers(0, 5));
   EXPECT_EQ((is.edges[{"_compile", "wrapper_function"}]), Numbers(0, 5));
   EXPECT_EQ((is.edges.count({"wrapper_function", "_compile"})), 0u);
-  EXPECT_EQ(named(folded.session(), folded.functions()).functions["<module>"], Numbers(0, 6));
+  EXPECT_EQ(named(analysis.session(), analysis.functions()).functions["<module>"], Numbers(0, 6));
 }
 
 TEST_F(Fold, EveryCompileIsFoldedAlone) {
@@ -124,8 +124,8 @@ TEST_F(Fold, EveryCompileIsFoldedAlone) {
                 static_cast<std::uint64_t>(i) + 1);
   }
   Attribution attribution(fake);
-  FoldedRecording folded(attribution);
-  for (CompileIndex i : {3u, 0u, 2u, 1u, 0u}) EXPECT_EQ(folded.of(i).samples, i + 1);
+  const Analysis analysis(attribution);
+  for (CompileIndex i : {3u, 0u, 2u, 1u, 0u}) EXPECT_EQ(analysis.of(i).samples, i + 1);
 }
 
 // Against the plainest way of counting, on random trees with much recursion.
@@ -174,7 +174,8 @@ TEST_F(Fold, CountsAreOrderedByCompile) {
   fake.sample(thread, torch.tracing(), torch.forward(0, 0, 0, 0x1000), 0, 4);
   fake.sample(thread, torch.lowering(), torch.forward(0, 0, 0, 0x1000), 0, 4);
   Attribution attribution(fake);
-  StackCounts counts(attribution);
+  const Analysis analysis(attribution);
+  const StackCounts& counts = analysis.counts();
   EXPECT_EQ(counts.all().size(), 4u);
   EXPECT_EQ(counts.of(0).size(), 2u);
   EXPECT_EQ(counts.of(kNoCompile).size(), 2u);

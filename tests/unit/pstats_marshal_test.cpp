@@ -5,7 +5,7 @@
 
 #include "symbolizer/export/marshal_writer.h"
 #include "symbolizer/export/pstats.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "tests/unit/fake_torch.h"
 
 namespace dynprof {
@@ -63,7 +63,7 @@ TEST(Pstats, OneFunctionWithItsCaller) {
   fake.sample(thread, fake.stack({fake.python("a.py", "a", 1), fake.python("b.py", "K.b", 2)}), 0,
               0, 2);
   Attribution attribution(fake);
-  FoldedRecording folded(attribution);
+  const Analysis analysis(attribution);
   auto text = [](const std::string& s) {
     MarshalWriter out;
     out.text(s);
@@ -85,7 +85,7 @@ TEST(Pstats, OneFunctionWithItsCaller) {
   five.begin_tuple(5);
   std::string key_a = three.bytes() + text("a.py") + one.bytes() + text("a");
   std::string key_b = three.bytes() + text("b.py") + two.bytes() + text("b");
-  EXPECT_EQ(pstats_bytes(folded.session(), folded.functions()),
+  EXPECT_EQ(pstats_bytes(analysis.session(), analysis.functions()),
             "{" + key_a + five.bytes() + numbers(0, 2, 0, 0.02) + "{0" + key_b + five.bytes() +
                 numbers(2, 2, 0.02, 0.02) + "{" + key_a + four.bytes() + numbers(2, 2, 0.02, 0.02) +
                 "00");

@@ -265,6 +265,32 @@ TEST(RecordingRoundTrip, Large) {
 }
 
 // The writer's memory is bounded: beyond it content gets a second id, and both mean the same.
+// More samples than the reader keeps in memory.
+TEST(RecordingRoundTrip, ManySamples) {
+  Written written = begin();
+  RecordingWriter& writer = *written.writer;
+  const ThreadId thread = writer.thread({1, 1, 1});
+  std::vector<StackId> stacks = {0};
+  for (std::int32_t i = 0; i < 7; ++i)
+    stacks.push_back(writer.stack({stacks.back(), writer.frame({.code = 0, .unit = i})}));
+  std::vector<Sample> samples;
+  for (std::uint64_t i = 0; i < 600'000; ++i) {
+    const Sample sample{1'000'000 + i * 1'000, thread, stacks[i % stacks.size()], 0, 0};
+    samples.push_back(sample);
+    writer.sample(sample);
+    if (i % 10'000 == 0) {
+      ASSERT_TRUE(writer.flush());
+    }
+  }
+  Trailer trailer = example_trailer();
+  ASSERT_TRUE(writer.finish(trailer).has_value());
+  auto recording = read(written);
+  EXPECT_THAT(recording->damage(), IsEmpty());
+  EXPECT_EQ(recording->sample_count(), samples.size());
+  EXPECT_TRUE(samples_of(*recording) == samples);
+  EXPECT_TRUE(samples_of(*recording) == samples) << "a second time";
+}
+
 TEST(RecordingRoundTrip, ForgottenTextGetsASecondId) {
   Written written = begin();
   RecordingWriter& writer = *written.writer;

@@ -19,8 +19,8 @@ struct Report : testing::Test {
 
   std::string report(const ReportOptions& options = {}) {
     Attribution attribution(fake);
-    FoldedRecording folded(attribution);
-    std::string text = render_report(folded, options);
+    const Analysis analysis(attribution);
+    std::string text = render_report(analysis, options);
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
       EXPECT_LE(display_width(line), kReportColumns) << line;

@@ -3,16 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/trace_merge.h"
-#include "tests/unit/fake_recording.h"
+#include "tests/unit/fake_training.h"
 
 namespace dynprof {
 namespace {
@@ -64,7 +66,8 @@ class PingPong : public FakeRecording {
 
 std::string trace_of(const Attribution& attribution, std::uint64_t limit, TraceMerges& merges) {
   std::string text;
-  auto done = write_chrome_trace(attribution, {}, std::make_unique<TextSink>(text), limit);
+  auto done =
+      write_chrome_trace(Analysis(attribution), {}, std::make_unique<TextSink>(text), limit);
   EXPECT_TRUE(done.has_value());
   if (done) merges = *done;
   return text;
@@ -128,6 +131,41 @@ TEST(TraceSize, ALargeOneIsMergedAndNothingIsForgotten) {
     EXPECT_EQ(waits, 2 * kShortWaits) << limit;
     EXPECT_EQ(long_waits, merges.coarsest_ns < 200 * kMs ? 4u : 0u) << limit;
   }
+}
+
+// Small ones stay whole; the large ones share what is left.
+TEST(TraceSize, CompilesShareOneLimit) {
+  FakeTraining training;
+  training.whole_run();
+  const Attribution attribution(training);
+  const Analysis analysis(attribution);
+  const auto sizes_with = [&](std::uint64_t limit, TraceMerges& merges) {
+    std::vector<std::string> texts(attribution.compiles().size());
+    std::vector<TraceTarget> targets;
+    for (CompileIndex i = 0; i < texts.size(); ++i)
+      targets.push_back({{i}, [&texts, i]() -> Result<std::unique_ptr<ByteSink>> {
+                           return std::unique_ptr<ByteSink>(std::make_unique<TextSink>(texts[i]));
+                         }});
+    auto done = write_chrome_traces(analysis, std::move(targets), limit);
+    EXPECT_TRUE(done.has_value());
+    if (done) merges = *done;
+    std::vector<std::size_t> sizes;
+    for (const std::string& text : texts) sizes.push_back(text.size());
+    return sizes;
+  };
+  TraceMerges merges;
+  const std::vector<std::size_t> whole = sizes_with(kMaxTraceBytes, merges);
+  EXPECT_EQ(merges.files, 0u);
+  const std::size_t sum = std::accumulate(whole.begin(), whole.end(), std::size_t{0});
+  const std::size_t largest = *std::max_element(whole.begin(), whole.end());
+  const std::size_t limit = sum - largest / 4;
+  ASSERT_GT(limit, largest) << "each of them would fit alone";
+  const std::vector<std::size_t> reduced = sizes_with(limit, merges);
+  EXPECT_GE(merges.files, 1u);
+  EXPECT_LT(merges.files, whole.size());
+  EXPECT_LE(std::accumulate(reduced.begin(), reduced.end(), std::size_t{0}), limit);
+  EXPECT_EQ(*std::min_element(reduced.begin(), reduced.end()),
+            *std::min_element(whole.begin(), whole.end()));
 }
 
 TEST(TraceSize, MergedSlicesDoNotReachIntoThoseDrawn) {

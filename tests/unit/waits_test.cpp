@@ -7,7 +7,7 @@
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/compiles_json.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "symbolizer/report/report.h"
 #include "tests/unit/fake_recording.h"
 
@@ -83,7 +83,8 @@ TEST_F(WaitsTest, AWallIsSharedOut) {
 TEST_F(WaitsTest, AWaitBeyondTheEndIsCutThere) {
   add(WaitKind::kPreempted, 104, 20, 20, waiting, 40);
   Attribution attribution(fake);
-  StackCounts counts(attribution);
+  const Analysis analysis(attribution);
+  const StackCounts& counts = analysis.counts();
   const Waits waits(attribution);
   const CompileWaits& of = waits.of(0);
   EXPECT_EQ(of.runnable_ns, 26 * kMs);
@@ -105,17 +106,17 @@ TEST_F(WaitsTest, AThreadNobodyLookedAtIsNotKnown) {
 
 TEST_F(WaitsTest, AProfileIsOfWallTimeUnlessAskedForCpu) {
   Attribution attribution(fake);
-  FoldedRecording wall(attribution);
+  const Analysis wall(attribution);
   EXPECT_EQ(wall.of(0).ns, 110 * kMs);
-  FoldedRecording cpu(attribution, true);
+  const Analysis cpu(attribution, true);
   EXPECT_EQ(cpu.of(0).ns, 50 * kMs);
   EXPECT_EQ(cpu.of(0).samples, 5u);
 }
 
 TEST_F(WaitsTest, TheLedgerHasThem) {
   Attribution attribution(fake);
-  StackCounts counts(attribution);
-  const Json compile = Json::parse(compiles_json(attribution, counts, {}))["compiles"][0];
+  const Analysis analysis(attribution);
+  const Json compile = Json::parse(compiles_json(analysis))["compiles"][0];
   EXPECT_EQ(compile["wait_s"], 0.04);
   EXPECT_EQ(compile["on_cpu_s"], 0.05);
   EXPECT_EQ(compile["runnable_s"], 0.02);
@@ -126,14 +127,14 @@ TEST_F(WaitsTest, TheLedgerHasThem) {
 
 TEST_F(WaitsTest, TheReportHasThem) {
   Attribution attribution(fake);
-  FoldedRecording folded(attribution);
-  const std::string report = render_report(folded, {});
+  const Analysis analysis(attribution);
+  const std::string report = render_report(analysis, {});
   EXPECT_THAT(report, HasSubstr("Wait s"));
   EXPECT_THAT(report, HasSubstr("child 0.04 s (1 times)"));
   EXPECT_THAT(report, HasSubstr("Popen.wait subprocess.py:210"));
   fake.edit_tables().waits.clear();
   Attribution without(fake);
-  FoldedRecording bare(without);
+  const Analysis bare(without);
   EXPECT_THAT(render_report(bare, {}), Not(HasSubstr("Wait")));
 }
 
@@ -151,7 +152,8 @@ class TextSink final : public ByteSink {
 TEST_F(WaitsTest, TheTraceShowsWhatRanAndWhatWaited) {
   Attribution attribution(fake);
   std::string text;
-  ASSERT_TRUE(write_chrome_trace(attribution, {}, std::make_unique<TextSink>(text)).has_value());
+  ASSERT_TRUE(
+      write_chrome_trace(Analysis(attribution), {}, std::make_unique<TextSink>(text)).has_value());
   const Json trace = Json::parse(text);
   double begin_wait = 0, end_wait = 0;
   std::vector<Json> rows;

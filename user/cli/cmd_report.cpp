@@ -13,7 +13,7 @@
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/export.h"
 #include "symbolizer/export/select.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "symbolizer/recording/open_fd.h"
 #include "symbolizer/report/report.h"
 #include "user/cli/commands.h"
@@ -75,15 +75,15 @@ int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line
   auto recording =
       read_recording(std::move(file), line.exports.directory, line.exports.symbols, terminal);
   if (!recording) return fail(recording.error());
-  Attribution attribution(**recording);
+  const Attribution attribution(**recording);
+  const Analysis analysis(attribution, line.exports.cpu_only);
   ExportSettings settings;
-  settings.cpu_only = line.exports.cpu_only;
   if (line.exports.max_trace_bytes > 0) settings.max_trace_bytes = line.exports.max_trace_bytes;
   settings.note = [&](const std::string& sentence) {
     terminal.line("note: " + sentence + "; --max-trace-size sets the limit");
   };
   auto written =
-      export_recording(attribution, line.exports.format, target, line.exports.compile, settings);
+      export_recording(analysis, line.exports.format, target, line.exports.compile, settings);
   if (!written) {
     Error failure = written.error();
     if (failure.errno_value == EACCES && sudo_uid)
@@ -164,8 +164,8 @@ int run_report(const CommandLine& line) {
   Attribution attribution(**recording);
   auto options = report_options(arguments, attribution);
   if (!options) return fail(options.error());
-  FoldedRecording folded(attribution, arguments.cpu_only);
-  if (auto printed = print_out(render_report(folded, *options)); !printed)
+  const Analysis analysis(attribution, arguments.cpu_only);
+  if (auto printed = print_out(render_report(analysis, *options)); !printed)
     return fail(printed.error());
   return 0;
 }

@@ -89,9 +89,9 @@ struct RawOptions {
 };
 
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
-  verb.add_option(
-          "--max-trace-size", raw.max_trace_size,
-          "largest chrome trace, uncompressed; above it short slices are merged (default 100M)")
+  verb.add_option("--max-trace-size", raw.max_trace_size,
+                  "limit of the chrome trace, and of those of all compiles together, uncompressed; "
+                  "above it short slices are merged (default 100M)")
       ->type_name("SIZE");
 }
 
@@ -141,7 +141,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--table-memory", raw.table_memory,
                    "limit of kernel memory for unwind tables (default 512M)")
       ->type_name("SIZE");
-  verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with gprof2dot and dot)");
+  verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }
 

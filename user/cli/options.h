@@ -33,7 +33,7 @@ struct RecordOptions {
   bool command_lines = true;
   std::string table_cache;            // "": the default
   std::uint64_t table_bytes = 0;      // 0: the default
-  bool call_graphs = true;            // SVG by gprof2dot and dot
+  bool call_graphs = true;            // SVG by Graphviz' dot
   std::uint64_t max_trace_bytes = 0;  // 0: the default
   bool print_report = false;          // the verb-less form prints the report when it is done
 };

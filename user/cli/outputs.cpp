@@ -4,19 +4,20 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <vector>
 
-#include "symbolizer/attribution/attribution.h"
-#include "symbolizer/attribution/generated.h"
 #include "symbolizer/base/gzip.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/call_graph.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/export/compiles_json.h"
 #include "symbolizer/export/dynamo_pstats.h"
+#include "symbolizer/export/graphviz.h"
 #include "symbolizer/export/pstats.h"
-#include "symbolizer/profile/folded_recording.h"
+#include "symbolizer/profile/analysis.h"
 #include "symbolizer/recording/open_fd.h"
 #include "symbolizer/report/report.h"
 #include "user/cli/call_graphs.h"
@@ -28,15 +29,30 @@ namespace {
 // One directory's worth of files; remembers the first failure and goes on.
 class Outputs {
  public:
-  Outputs(const OutputDirectory& directory, const Attribution& attribution, Terminal& terminal,
-          bool cpu_only)
+  Outputs(const OutputDirectory& directory, const Analysis& analysis, Terminal& terminal,
+          const OutputOptions& options)
       : directory_(directory),
-        attribution_(attribution),
-        folded_(attribution, cpu_only),
-        traced_(attribution),
-        terminal_(terminal) {}
+        analysis_(analysis),
+        attribution_(analysis.attribution()),
+        terminal_(terminal),
+        options_(options) {
+    find_dot_program();
+  }
 
-  void write(const OutputOptions& options) {
+  // What is to be printed, and report.txt.
+  std::string write_report() {
+    ReportOptions options;
+    std::string report = render_report(analysis_, options);
+    if (dot_.empty()) {  // the two tables stand in for the pictures
+      options.tables = true;
+      write_file(directory_, "report.txt", render_report(analysis_, options));
+    } else {
+      write_file(directory_, "report.txt", report);
+    }
+    return report;
+  }
+
+  void write_files() {
     if (first_sampled() != kNoCompile || any_traced()) {
       auto made = directory_.subdirectory("compiles");
       if (made)
@@ -44,20 +60,12 @@ class Outputs {
       else
         failed(made.error());
     }
-    write_file(directory_, "compiles.json", compiles_json(attribution_, folded_.counts()));
+    write_file(directory_, "compiles.json", compiles_json(analysis_));
     write_profiles();
     write_dynamo_profiles();
-    write_traces(options.max_trace_bytes);
     write_generated_code();
-    bool graphs = options.call_graphs && compiles_ && write_call_graphs(options);
-    ReportOptions report;
-    report_ = render_report(folded_, report);
-    if (!graphs) {  // the two tables stand in for the pictures
-      report.tables = true;
-      write_file(directory_, "report.txt", render_report(folded_, report));
-    } else {
-      write_file(directory_, "report.txt", report_);
-    }
+    write_traces(options_.max_trace_bytes);
+    if (!dot_.empty() && compiles_) write_call_graphs();
   }
 
   // Those without samples have no files of their own.
@@ -66,7 +74,6 @@ class Outputs {
       if (attribution_.compiles()[i].samples > 0) return i;
     return kNoCompile;
   }
-  const std::string& report() const { return report_; }
   std::size_t generated() const { return generated_; }
   std::size_t call_graphs() const { return call_graphs_; }
   std::optional<Error> first_error() const { return first_error_; }
@@ -84,6 +91,15 @@ class Outputs {
     if (auto done = (*file)->finish(); !done) failed(done.error());
   }
 
+  void find_dot_program() {
+    if (!options_.call_graphs || (first_sampled() == kNoCompile && !any_traced())) return;
+    const char* path = std::getenv("PATH");
+    if (auto dot = find_dot(path ? path : ""))
+      dot_ = *dot;
+    else
+      terminal_.line("note: " + dot.error().what);
+  }
+
   // Compiles no sample showed have nothing to draw or to fold.
   template <class Visit>
   void for_each_sampled(const Visit& visit) {
@@ -94,20 +110,21 @@ class Outputs {
   void write_profiles() {
     if (!compiles_) return;
     for_each_sampled([&](CompileIndex i, const std::string& stem) {
-      write_file(*compiles_, stem + ".profile", pstats_bytes(folded_.of(i), folded_.functions()));
+      write_file(*compiles_, stem + ".profile",
+                 pstats_bytes(analysis_.of(i), analysis_.functions()));
     });
   }
 
   bool any_traced() const {
     for (CompileIndex i = 0; i < attribution_.compiles().size(); i++)
-      if (traced_.of(i)) return true;
+      if (analysis_.traced().of(i)) return true;
     return false;
   }
 
   template <class Visit>
   void for_each_traced(const Visit& visit) {
     for (CompileIndex i = 0; i < attribution_.compiles().size(); i++)
-      if (const DynamoProfile* profile = traced_.of(i))
+      if (const DynamoProfile* profile = analysis_.traced().of(i))
         visit(*profile, attribution_.file_stem(i) + ".dynamo");
   }
 
@@ -127,12 +144,12 @@ class Outputs {
     if (compiles_) {
       for_each_sampled([&](CompileIndex i, const std::string& stem) {
         targets.push_back({{i}, [this, stem]() -> Result<std::unique_ptr<ByteSink>> {
-                             ASSIGN_OR_RETURN(auto file, compiles_->file(stem + ".trace.json"));
-                             return std::unique_ptr<ByteSink>(std::move(file));
+                             ASSIGN_OR_RETURN(auto file, compiles_->file(stem + ".trace.json.gz"));
+                             return make_gzip_sink(std::move(file));
                            }});
       });
     }
-    auto done = write_chrome_traces(attribution_, std::move(targets), max_bytes);
+    auto done = write_chrome_traces(analysis_, std::move(targets), max_bytes);
     if (!done) return failed(done.error());
     if (std::string merged = done->sentence(max_bytes); !merged.empty())
       terminal_.line("note: " + merged + "; --max-trace-size sets the limit");
@@ -140,7 +157,7 @@ class Outputs {
 
   // Names and bytes are the target's: each file is new, in a directory of ours, and nothing is run.
   void write_generated_code() {
-    Generated generated(attribution_);
+    const Generated& generated = analysis_.generated();
     if (generated.files().empty()) return;
     auto top = directory_.subdirectory("generated");
     if (!top) return failed(top.error());
@@ -161,29 +178,40 @@ class Outputs {
     }
   }
 
-  // False: there are compiles without a picture, said in one line.
-  bool write_call_graphs(const OutputOptions& options) {
-    CallGraphs graphs(*compiles_, terminal_, {options.most_call_graphs, options.call_graph_time});
-    if (!graphs.tools_found()) return false;
+  // Those of the compiles with most time come first: together they may take a limited time.
+  void write_call_graphs() {
+    CallGraphs graphs(*compiles_, dot_, terminal_,
+                      {options_.most_call_graphs, options_.call_graph_time});
     std::vector<CompileIndex> order;
     for_each_sampled([&](CompileIndex i, const std::string&) { order.push_back(i); });
     const auto& compiles = attribution_.compiles();
+    const std::uint64_t period_ns = attribution_.recording().meta().period_ns;
     std::stable_sort(order.begin(), order.end(), [&](CompileIndex a, CompileIndex b) {
-      return compiles[a].samples > compiles[b].samples;
+      return compiles[a].wall_ns(period_ns) > compiles[b].wall_ns(period_ns);
     });
-    for (CompileIndex i : order) graphs.draw(attribution_.file_stem(i));
-    for_each_traced([&](const DynamoProfile&, const std::string& stem) { graphs.draw(stem); });
+    for (CompileIndex i : order) {
+      graphs.draw(attribution_.file_stem(i), [&] {
+        const Profile profile = analysis_.python_only(analysis_.wall_counts(i), /*whole=*/false);
+        return dot_text(prune(call_graph_of(profile, analysis_.functions())),
+                        "compile " + attribution_.label(i));
+      });
+    }
+    for_each_traced([&](const DynamoProfile& profile, const std::string& stem) {
+      graphs.draw(stem, [&] {
+        return dot_text(prune(call_graph_of(profile)), "functions traced by Dynamo: " + stem);
+      });
+    });
     call_graphs_ = graphs.drawn();
-    return graphs.finish();
+    graphs.finish();
   }
 
   const OutputDirectory& directory_;
+  const Analysis& analysis_;
   const Attribution& attribution_;
-  FoldedRecording folded_;
-  DynamoProfiles traced_;
   Terminal& terminal_;
+  const OutputOptions& options_;
+  std::string dot_;  // the program that draws call graphs; "": none are drawn
   std::optional<OutputDirectory> compiles_;
-  std::string report_;
   std::size_t call_graphs_ = 0;
   std::size_t generated_ = 0;
   std::optional<Error> first_error_;
@@ -211,13 +239,16 @@ Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_
   ASSIGN_OR_RETURN(auto recording,
                    recording::open_fd(std::move(recording_file), recording_path(directory.path())));
   warn_of_losses(*recording, terminal);
-  terminal.progress("writing profiles and traces");
-  Attribution attribution(*recording);
-  Outputs outputs(directory, attribution, terminal, options.cpu_only);
-  outputs.write(options);
-  terminal.clear_progress();
+  const Attribution attribution(*recording);
+  const Analysis analysis(attribution, options.cpu_only);
+  Outputs outputs(directory, analysis, terminal, options);
+  // The report comes first: the rest can take ten times as long.
+  const std::string report = outputs.write_report();
   Result<void> printed;
-  if (options.print_report) printed = print_out(outputs.report());
+  if (options.print_report) printed = print_out(report);
+  terminal.progress("writing profiles and traces");
+  outputs.write_files();
+  terminal.clear_progress();
 
   const std::string shown = escape_terminal(directory.path());
   terminal.line(fmt::format("Wrote {}/", shown));

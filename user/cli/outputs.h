@@ -21,13 +21,13 @@ struct OutputOptions {
   bool print_report = false;
   bool cpu_only = false;  // profiles without what was waited
   std::uint64_t max_trace_bytes = kMaxTraceBytes;
-  // The limits of all call graphs together: those of the compiles with most samples come first.
+  // The limits of all call graphs together.
   std::size_t most_call_graphs = 200;
-  std::chrono::milliseconds call_graph_time{120'000};
+  std::chrono::milliseconds call_graph_time{10'000};
 };
 
-// From the recording in `directory`, open already: we may have given up the rights to open it. What
-// cannot be written is named and the rest goes on; the first such error is returned.
+// From the recording in `directory`, open already: we may have given up the rights to open it. The report
+// is printed first. What cannot be written is named and the rest goes on; the first such error is returned.
 Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_file,
                            const OutputOptions& options, Terminal& terminal);
 

@@ -121,7 +121,7 @@ class LiveSession final : public Session {
 
   Result<SessionStatus> run(RecordingWriter& writer) override {
     // A code object seen in a sample may be freed before our turn comes on a busy machine.
-    UrgentPriority urgent;
+    std::optional<UrgentPriority> urgent(std::in_place);
     writer_ = &writer;
     NativeFrames native(writer);
     SampleEncoder encoder(writer, native, *kernel_);
@@ -196,6 +196,8 @@ class LiveSession final : public Session {
       process.facts().write_at_end(pid, writer);
     }
     for (auto& [pid, process] : processes_.all()) lives_.left(pid, writer);
+    urgent.reset();
+    give_way();  // what follows needs nothing of the target's memory
     losses_.unmerged = encoder.unmerged();
     router_ = nullptr;
     encoder_ = nullptr;

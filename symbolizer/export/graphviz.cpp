@@ -1,16 +1,16 @@
-#include "symbolizer/export/callgraph.h"
+#include "symbolizer/export/graphviz.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <vector>
+#include <utility>
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/base/unique_fd.h"
@@ -26,9 +26,8 @@ constexpr int kCannotRun = 127;
 class Child {
  public:
   Child(std::string name, pid_t pid) : name_(std::move(name)), pid_(pid) {}
-  Child(Child&& other) noexcept
-      : name_(std::move(other.name_)), pid_(std::exchange(other.pid_, -1)) {}
-  Child& operator=(Child&&) = delete;
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
   ~Child() {
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
@@ -87,16 +86,18 @@ class Child {
 // one dup2 would overwrite another's source.
 UniqueFd above_stdio(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)); }
 
-Result<Child> start(const std::string& name, const std::string& program,
-                    std::vector<std::string> arguments, int input, int output, int null,
-                    const CallgraphOptions& options) {
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  pid_t pid = ::fork();
-  if (pid < 0) return errno_error("cannot start " + name);
-  if (pid == 0) become(program.c_str(), pointers.data(), input, output, null, options.output_bytes);
-  return Child(name, pid);
+// A file in memory with this text, to be read from its beginning.
+Result<UniqueFd> memory_file(std::string_view text) {
+  UniqueFd file(::memfd_create("dynprof-graph", MFD_CLOEXEC));
+  if (!file) return errno_error("cannot hold the call graph in memory");
+  while (!text.empty()) {
+    const ssize_t count = ::write(file.get(), text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return errno_error("cannot hold the call graph in memory");
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) return errno_error("cannot read the call graph back");
+  return file;
 }
 
 }  // namespace
@@ -118,48 +119,29 @@ std::string find_program(std::string_view path, std::string_view name) {
   return {};
 }
 
-Result<CallgraphTools> find_callgraph_tools(std::string_view path) {
-  CallgraphTools tools{find_program(path, "gprof2dot"), find_program(path, "dot")};
-  if (!tools.gprof2dot.empty() && !tools.dot.empty()) return tools;
-  const char* missing = !tools.gprof2dot.empty() ? "dot (package graphviz)"
-                        : !tools.dot.empty()     ? "gprof2dot"
-                                                 : "gprof2dot and dot";
-  return error(fmt::format("no call graphs: {} not found in PATH", missing),
-               "pip install gprof2dot; apt install graphviz");
+Result<std::string> find_dot(std::string_view path) {
+  std::string dot = find_program(path, "dot");
+  if (!dot.empty()) return dot;
+  return error("no call graphs: dot (package graphviz) not found in PATH", "apt install graphviz");
 }
 
-Result<void> write_callgraph(const CallgraphTools& tools, int profile_fd, int svg_fd,
-                             const CallgraphOptions& options) {
+Result<void> draw_svg(const std::string& dot, std::string_view graph, int svg_fd,
+                      const DrawLimits& limits) {
   UniqueFd opened(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!opened) return errno_error("cannot open /dev/null");
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return errno_error("cannot make a pipe");
-  UniqueFd first_end(ends[0]), second_end(ends[1]);
+  ASSIGN_OR_RETURN(const UniqueFd text, memory_file(graph));
   UniqueFd null = above_stdio(opened.get()), svg = above_stdio(svg_fd);
-  UniqueFd profile = above_stdio(profile_fd);
-  UniqueFd read_end = above_stdio(first_end.get()), write_end = above_stdio(second_end.get());
-  if (!null || !svg || !profile || !read_end || !write_end)
-    return errno_error("cannot copy a descriptor");
-  first_end.reset();
-  second_end.reset();
+  UniqueFd input = above_stdio(text.get());
+  if (!null || !svg || !input) return errno_error("cannot copy a descriptor");
 
-  const Clock::time_point deadline = Clock::now() + options.timeout;
-  // torch/_dynamo/convert_frame.py, cprofile_wrapper, but for dot's -o: it writes to our file.
-  ASSIGN_OR_RETURN(
-      Child gprof2dot,
-      start("gprof2dot", tools.gprof2dot,
-            {"gprof2dot", "-f", "pstats", "--node-label=total-time-percentage",
-             "--node-label=self-time-percentage", "--node-label=total-time", "/dev/stdin"},
-            profile.get(), write_end.get(), null.get(), options));
-  ASSIGN_OR_RETURN(Child dot, start("dot", tools.dot, {"dot", "-Tsvg"}, read_end.get(), svg.get(),
-                                    null.get(), options));
-  read_end.reset();
-  write_end.reset();
-  // Either's failure makes the other fail or not, so both have their say.
-  Result<void> first = gprof2dot.wait_until(deadline), second = dot.wait_until(deadline);
-  if (!first && !second) return error(first.error().what + "; " + second.error().what);
-  if (!first) return first;
-  return second;
+  std::string name = "dot", format = "-Tsvg";
+  char* const arguments[] = {name.data(), format.data(), nullptr};
+  const Clock::time_point deadline = Clock::now() + limits.time;
+  const pid_t pid = ::fork();
+  if (pid < 0) return errno_error("cannot start dot");
+  if (pid == 0)
+    become(dot.c_str(), arguments, input.get(), svg.get(), null.get(), limits.output_bytes);
+  return Child("dot", pid).wait_until(deadline);
 }
 
 }  // namespace dynprof
