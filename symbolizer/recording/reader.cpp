@@ -162,6 +162,8 @@ void Reader::check_samples() {
   std::vector<std::uint64_t> last_times;
   std::uint64_t first_time = UINT64_MAX;
   std::uint64_t last_time = 0;
+  const bool keep = samples_expected_ <= kKeptSamples;
+  if (keep) kept_.reserve(static_cast<std::size_t>(samples_expected_));
   for (const Chunk& chunk : sample_chunks_) {
     auto raw = file_.load(chunk, damage_);
     if (!raw) continue;
@@ -183,11 +185,12 @@ void Reader::check_samples() {
       first_time = std::min(first_time, sample.time_ns);
       last_time = std::max(last_time, sample.time_ns);
     }
-    if (sample_count_ <= kKeptSamples) kept_.insert(kept_.end(), samples_.begin(), samples_.end());
+    if (keep && sample_count_ <= kKeptSamples)
+      kept_.insert(kept_.end(), samples_.begin(), samples_.end());
   }
   sample_chunks_ = std::move(good);
   samples_ = {};
-  if (sample_count_ > kKeptSamples) kept_ = {};
+  if (kept_.size() != sample_count_) kept_ = {};  // their numbers said less
   if (samples_expected_ > sample_count_) damage_.samples_lost = samples_expected_ - sample_count_;
 
   if (sample_count_ == 0) return;
