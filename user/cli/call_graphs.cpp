@@ -18,11 +18,11 @@ CallGraphs::CallGraphs(const OutputDirectory& directory, std::string dot, Termin
       limits_(limits),
       deadline_(Clock::now() + limits.time) {}
 
-void CallGraphs::draw(const std::string& stem, const std::function<std::string()>& graph) {
+bool CallGraphs::draw(const std::string& stem, const std::function<std::string()>& graph) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
   if (drawn_ + failed_ >= limits_.count || left.count() <= 0) {
     left_out_++;
-    return;
+    return false;
   }
   terminal_.progress(fmt::format("call graph of {}", stem));
   DrawLimits limits;
@@ -35,10 +35,11 @@ void CallGraphs::draw(const std::string& stem, const std::function<std::string()
   }();
   if (written) {
     drawn_++;
-    return;
+    return true;
   }
   failed_++;
   terminal_.line(fmt::format("note: no call graph of {}: {}", stem, written.error().what));
+  return false;
 }
 
 void CallGraphs::finish() {

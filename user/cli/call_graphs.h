@@ -23,8 +23,9 @@ class CallGraphs {
   CallGraphs(const OutputDirectory& directory, std::string dot, Terminal& terminal,
              const CallGraphLimits& limits);
 
-  // STEM.svg from what `graph` returns, in the DOT language; nothing once a limit is reached.
-  void draw(const std::string& stem, const std::function<std::string()>& graph);
+  // STEM.svg from what `graph` returns, in the DOT language; nothing once a limit is reached. Whether it
+  // was drawn.
+  bool draw(const std::string& stem, const std::function<std::string()>& graph);
   std::size_t drawn() const { return drawn_; }
   // Says how many were left out.
   void finish();

@@ -75,7 +75,7 @@ class Outputs {
     return kNoCompile;
   }
   std::size_t generated() const { return generated_; }
-  std::size_t call_graphs() const { return call_graphs_; }
+  const std::string& drawn() const { return drawn_; }
   std::optional<Error> first_error() const { return first_error_; }
 
  private:
@@ -190,18 +190,18 @@ class Outputs {
       return compiles[a].wall_ns(period_ns) > compiles[b].wall_ns(period_ns);
     });
     for (CompileIndex i : order) {
-      graphs.draw(attribution_.file_stem(i), [&] {
+      const bool drawn = graphs.draw(attribution_.file_stem(i), [&] {
         const Profile profile = analysis_.python_only(analysis_.wall_counts(i), /*whole=*/false);
         return dot_text(prune(call_graph_of(profile, analysis_.functions())),
                         "compile " + attribution_.label(i));
       });
+      if (drawn && drawn_.empty()) drawn_ = attribution_.file_stem(i);
     }
     for_each_traced([&](const DynamoProfile& profile, const std::string& stem) {
       graphs.draw(stem, [&] {
         return dot_text(prune(call_graph_of(profile)), "functions traced by Dynamo: " + stem);
       });
     });
-    call_graphs_ = graphs.drawn();
     graphs.finish();
   }
 
@@ -212,7 +212,7 @@ class Outputs {
   const OutputOptions& options_;
   std::string dot_;  // the program that draws call graphs; "": none are drawn
   std::optional<OutputDirectory> compiles_;
-  std::size_t call_graphs_ = 0;
+  std::string drawn_;  // the first call graph, by its stem
   std::size_t generated_ = 0;
   std::optional<Error> first_error_;
 };
@@ -259,8 +259,9 @@ Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_
     const std::string stem = attribution.file_stem(first);
     terminal.line(fmt::format("  compiles/         {} {}: snakeviz {}/compiles/{}.profile",
                               compiles, compiles == 1 ? "compile" : "compiles", shown, stem));
-    if (outputs.call_graphs())
-      terminal.line(fmt::format("                    call graph: {}/compiles/{}.svg", shown, stem));
+    if (!outputs.drawn().empty())
+      terminal.line(fmt::format("                    call graph: {}/compiles/{}.svg", shown,
+                                outputs.drawn()));
   }
   if (outputs.generated() > 0)
     terminal.line(fmt::format("  generated/        {} files of code that torch made, by trace id",
