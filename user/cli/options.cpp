@@ -89,9 +89,9 @@ struct RawOptions {
 };
 
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
-  verb.add_option("--max-trace-size", raw.max_trace_size,
-                  "limit of the chrome trace, and of those of all compiles together, uncompressed; "
-                  "above it short slices are merged (default 100M)")
+  verb.add_option(
+          "--max-trace-size", raw.max_trace_size,
+          "largest chrome trace, uncompressed; above it short slices are merged (default 100M)")
       ->type_name("SIZE");
 }
 
