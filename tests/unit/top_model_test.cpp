@@ -6,7 +6,7 @@
 #include "user/top/finished_rows.h"
 #include "user/top/model.h"
 #include "user/top/processes.h"
-#include "user/top/read_budget.h"
+#include "user/top/cpu_budget.h"
 #include "user/top/wait_rules.h"
 
 namespace dynprof {
@@ -267,7 +267,7 @@ TEST(TopFinished, ShowsARow) {
 }
 
 TEST(TopBudget, ReadingCostsOnePercentOfACoreInTheLongRun) {
-  ReadBudget budget;
+  CpuBudget budget;
   double spent = 0, now = 1000;
   int reads = 0;
   for (; now < 1600; now += 1) {
@@ -276,9 +276,9 @@ TEST(TopBudget, ReadingCostsOnePercentOfACoreInTheLongRun) {
     spent += 0.05;
     ++reads;
   }
-  EXPECT_LE(spent, ReadBudget::kShare * 600 + ReadBudget::kMostSaved + 0.05);
+  EXPECT_LE(spent, CpuBudget::kShare * 600 + CpuBudget::kMostSaved + 0.05);
   EXPECT_GE(reads, 100);
-  ReadBudget cheap;
+  CpuBudget cheap;
   reads = 0;
   for (now = 1000; now < 1600; now += 1) {
     if (!cheap.may_read(now)) continue;

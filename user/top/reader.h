@@ -11,7 +11,7 @@
 #include "user/target/python_runtime.h"
 #include "user/top/finished_rows.h"
 #include "user/top/processes.h"
-#include "user/top/read_budget.h"
+#include "user/top/cpu_budget.h"
 #include "user/top/reading.h"
 
 namespace dynprof {
@@ -36,7 +36,7 @@ class TopReader {
   PythonRuntime runtime_;
   TopProcesses processes_;
   FinishedRows finished_;
-  ReadBudget budget_;
+  CpuBudget budget_;
   std::unique_ptr<View> view_;
   TopReading details_;  // what read_details() found last
   std::uint64_t reads_ = 0;

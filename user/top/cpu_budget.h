@@ -6,7 +6,7 @@
 
 namespace dynprof {
 
-class ReadBudget {
+class CpuBudget {
  public:
   static constexpr double kShare = 0.01;     // of a core
   static constexpr double kMostSaved = 0.3;  // seconds of CPU
