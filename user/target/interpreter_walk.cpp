@@ -6,6 +6,8 @@
 #include <array>
 #include <map>
 
+#include "bpf/events.h"
+
 namespace dynprof {
 namespace {
 

@@ -33,20 +33,20 @@ const UserLine& own_line(const std::vector<UserLine>& lines) {
   return own != lines.rend() ? *own : lines.back();
 }
 
-const char* activity_words(UserCode::Kind kind) {
-  switch (kind) {
-    case UserCode::Kind::kNone:
-      return "";
-    case UserCode::Kind::kTracing:
+const char* activity_words(std::optional<LineUse> use) {
+  if (!use) return "";
+  switch (*use) {
+    case LineUse::kTracing:
       return "tracing";
-    case UserCode::Kind::kGraphEnd:
+    case LineUse::kGraphEnd:
       return "compiling the graph that ends at";
-    case UserCode::Kind::kRetracing:
+    case LineUse::kRetracing:
       return "tracing again";
-    case UserCode::Kind::kLowering:
+    case LineUse::kLowering:
       return "lowering";
+    default:
+      return "";
   }
-  return "";
 }
 
 std::string id_of(const CompileNow& compile) {
@@ -149,7 +149,7 @@ void OpenCompiles::read_compile(pid_t tid, std::uint64_t tstate, const FinishedR
   if (moment.compile->phase) compile.phase = phase_text(*moment.compile->phase);
   compile.torch_phases = moment.compile->phases;
   compile.moved = !moment.consistent;
-  compile.activity = activity_words(moment.user_code.kind);
+  compile.activity = activity_words(moment.user_code.use);
   if (!moment.user_code.lines.empty()) {
     const UserLine& line = own_line(moment.user_code.lines);
     compile.at = TopPlace{line.function, line.file, line.line};
