@@ -1,6 +1,6 @@
 // The one list of the kinds of chunks. From it come the numbers and names of the kinds (format.h),
 // `Tables` (model.h), what a writer takes (writer.h), what it writes and in which order (writer.cpp),
-// and what a reader fills in (table_builder.cpp); a unit test compares docs/recording-format.md with
+// and what a reader fills in (table_builder.cpp); a unit test compares docs/reference/recording-format.md with
 // it. To add a kind of event: its row type, a row of DYNPROF_LISTS, its RowFormat (row_formats.h) and
 // a paragraph of the document. Numbers are append-only.
 #pragma once

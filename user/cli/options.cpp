@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "symbolizer/export/export.h"
+#include "user/cli/nearest_word.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/usage_error.h"
 #include "version.h"
@@ -23,36 +24,6 @@ constexpr const char* kDescription =
     "Shows where a live Python process spends its torch.compile time, by trace id.\nTo start:  "
     "sudo dynprof-bpf --pid PID     (Ctrl-C stops it and prints the report)\nWithout a verb, the "
     "options are those of `record`.";
-
-// Number of single-letter edits between two words; the words are short.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); j++) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); i++) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); j++) {
-      std::size_t above = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
-std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  std::string best;
-  std::size_t best_distance = 3;
-  if (word.size() > 64) return best;
-  for (const std::string& candidate : candidates) {
-    std::size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
 
 Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
   std::vector<std::int32_t> pids;
