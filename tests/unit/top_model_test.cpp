@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/top_example.h"
+#include "user/top/cpu_budget.h"
 #include "user/top/finished_rows.h"
 #include "user/top/model.h"
 #include "user/top/processes.h"
-#include "user/top/cpu_budget.h"
 #include "user/top/wait_rules.h"
 
 namespace dynprof {

@@ -9,9 +9,9 @@
 
 #include "symbolizer/base/result.h"
 #include "user/target/python_runtime.h"
+#include "user/top/cpu_budget.h"
 #include "user/top/finished_rows.h"
 #include "user/top/processes.h"
-#include "user/top/cpu_budget.h"
 #include "user/top/reading.h"
 
 namespace dynprof {
