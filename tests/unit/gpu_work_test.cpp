@@ -93,7 +93,7 @@ TEST(GpuWork, NothingWithoutRecords) {
   FakeRecording fake;
   Attribution attribution(fake);
   EXPECT_TRUE(GpuWork(attribution).empty());
-  EXPECT_TRUE(gpu_json(attribution).is_null());
+  EXPECT_TRUE(gpu_json(Analysis(attribution)).is_null());
 }
 
 TEST(GpuWork, KernelsFindTheCallOfTheirProcess) {
@@ -290,7 +290,7 @@ TEST(GpuReport, NamesAreMadeSafe) {
   Attribution attribution(fake);
   const Analysis analysis(attribution);
   EXPECT_THAT(render_report(analysis, {}), Not(HasSubstr("\x1b")));
-  EXPECT_NO_THROW(gpu_json(attribution).dump());
+  EXPECT_NO_THROW(gpu_json(Analysis(attribution)).dump());
 }
 
 TEST(GpuOccupancy, OfAKernelThatFillsAnH200) {

@@ -24,14 +24,14 @@ class SampleFormats : public testing::Test {
     Result<void> finish() override { return {}; }
     std::string text;
   };
-  std::string written(Result<void> (*write)(const Attribution&, const std::vector<CompileIndex>&,
+  std::string written(Result<void> (*write)(const Analysis&, const std::vector<CompileIndex>&,
                                             ByteSink&),
                       const Recording& recording, const char* compile = nullptr) {
     Attribution attribution(recording);
     std::vector<CompileIndex> compiles;
     if (compile) compiles = find_compiles(attribution, compile).value();
     Text sink;
-    EXPECT_TRUE(write(attribution, compiles, sink));
+    EXPECT_TRUE(write(Analysis(attribution), compiles, sink));
     return sink.text;
   }
 };
