@@ -269,7 +269,7 @@ TEST(RecordingRoundTrip, Large) {
 TEST(RecordingRoundTrip, ManySamples) {
   Written written = begin();
   RecordingWriter& writer = *written.writer;
-  const ThreadId thread = writer.thread({1, 1, 1});
+  const ThreadId thread = writer.thread({1, 1, 0});
   std::vector<StackId> stacks = {0};
   for (std::int32_t i = 0; i < 7; ++i)
     stacks.push_back(writer.stack({stacks.back(), writer.frame({.code = 0, .unit = i})}));
