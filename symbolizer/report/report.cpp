@@ -82,8 +82,10 @@ std::string render_report(FoldedRecording& folded, const ReportOptions& options)
   std::string out;
   append_title(out, selection);
   if (options.compiles.empty()) {
-    const Findings findings = find(selection);
-    const bool cut_short = options.phases.empty() && append_summary(out, selection, findings);
+    // The answers are about everything: not where a part of the phases was asked for.
+    const bool whole = options.phases.empty();
+    const Findings findings = whole ? find(selection) : Findings{};
+    const bool cut_short = whole && append_summary(out, selection, findings);
     out += "#\n";
     append_compile_table(out, selection);
     if (cut_short) append_details(out, selection, findings);

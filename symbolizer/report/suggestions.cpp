@@ -63,7 +63,9 @@ bool limit_reached(const Findings& findings, Suggestion& suggestion) {
     suggestion.evidence = fmt::format("{} hit torch's limit", line_of(group));
     suggestion.cost_ns = group.cost_ns;
   }
-  if (more > 0) suggestion.evidence += fmt::format(", and {} more functions", more);
+  if (more > 0)
+    suggestion.evidence +=
+        fmt::format(", and {} more {}", more, more == 1 ? "function" : "functions");
   return !suggestion.evidence.empty();
 }
 
@@ -76,7 +78,7 @@ bool cold_cache(const Findings& findings, Suggestion& suggestion) {
       findings.groups.of(PhaseGroup::kKernel) + findings.groups.of(PhaseGroup::kAutotune);
   if (kept < kSecond) return false;
   suggestion.cost_ns = kept;
-  suggestion.evidence = fmt::format("no cache hit, {} misses; {:.2f} s went into what caches keep",
+  suggestion.evidence = fmt::format("{} misses, no hit: {:.2f} s",
                                     caches.fx_misses + caches.aot_misses, seconds(kept));
   return true;
 }
