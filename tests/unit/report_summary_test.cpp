@@ -125,8 +125,10 @@ TEST_F(ReportSummary, TheRecompileLimit) {
       << text;
   EXPECT_TRUE(has(text, "other model.py:7; limit reached, now an error\n"));
   EXPECT_EQ(said(text, "Failed"), "");
-  EXPECT_TRUE(
-      has(text, "torch._dynamo.config.recompile_limit (model.py:7 hit torch's limit, and 1"));
+  EXPECT_TRUE(has(said(text, "Suggestion"),
+                  "torch._dynamo.config.recompile_limit (model.py:7 hit torch's limit, and 1 more "
+                  "function)"))
+      << text;
 }
 
 TEST_F(ReportSummary, GraphBreaksWithTheirLinesAndIntendedOnesApart) {
