@@ -49,9 +49,10 @@ COMPONENTS = {
         "gpu": ("kernel", "process", "target"),
         "session": ("gpu", "kernel", "preflight", "process", "stacks", "target", "waits"),
         "doctor": ("gpu", "kernel", "preflight", "target"),
+        "top": ("history", "live", "preflight", "target"),
         "cli": (
             *("doctor", "gpu", "history", "kernel", "live", "preflight", "privileges", "session"),
-            *("symbols", "target"),
+            *("symbols", "target", "top"),
         ),
     },
 }

@@ -39,6 +39,8 @@ int run(int argc, char** argv) {
       return run_compiles(*line);
     case Verb::kDump:
       return run_dump(*line);
+    case Verb::kTop:
+      return run_top(*line);
     case Verb::kDoctor:
       return run_doctor(*line);
     case Verb::kDone:

@@ -93,7 +93,7 @@ def live(program):
 def manual(_):
     page = run("sh", "-c", "gzip -dc /usr/share/man/man1/dynprof-bpf.1.gz").stdout
     missing = []
-    for verb in ("record", "report", "export", "compiles", "dump", "doctor"):
+    for verb in ("record", "report", "export", "compiles", "dump", "top", "doctor"):
         for option in re.findall(r"--[a-z][a-z-]+", run("/usr/bin/dynprof-bpf", verb, "--help").stdout):
             if option.replace("-", "\\-") not in page:
                 missing.append(f"{verb} {option}")

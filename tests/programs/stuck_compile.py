@@ -30,7 +30,7 @@ def stack(frame):
     return found
 
 
-def hold(name):
+def hold(name, **more):
     global holding
     if name != holding:
         return
@@ -44,6 +44,7 @@ def hold(name):
         "start_ns": utils.get_metrics_context()._start_time_ns,
         "level": utils.get_metrics_context()._level,
         "stack": stack(sys._getframe()),
+        **more,
     }
     text = f"at {name} " + json.dumps(truth) + "\n"
     _ = (sys.stdout.write(text), sys.stdout.flush(), sys.stdin.readline())
@@ -133,6 +134,21 @@ def with_op(x):
 
 def retracing():
     torch.compile(with_op, backend="aot_eager")(torch.ones(3))
+
+
+def lowering():
+    """Inductor is at a node of its graph whose number is known."""
+    from torch._inductor.lowering import clone, register_lowering
+    from torch._inductor.virtualized import V
+
+    @register_lowering(torch.ops.stuck.slow.default, type_promotion_kind=None)
+    def lower(x):
+        node = V.graph.current_node
+        nodes = list(node.graph.nodes)
+        hold("lowering", node=nodes.index(node) + 1, nodes=len(nodes))
+        return clone(x)
+
+    torch.compile(with_op)(torch.ones(3))
 
 
 def inner(x):

@@ -10,6 +10,7 @@ int run_report(const CommandLine& line);
 int run_export(const CommandLine& line);
 int run_compiles(const CommandLine& line);
 int run_dump(const CommandLine& line);
+int run_top(const CommandLine& line);
 int run_doctor(const CommandLine& line);
 
 }  // namespace dynprof

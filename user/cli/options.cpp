@@ -15,7 +15,8 @@
 namespace dynprof {
 namespace {
 
-constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles", "dump", "doctor"};
+constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles",
+                                       "dump",   "top",    "doctor"};
 
 constexpr const char* kDescription =
     "Shows where a live Python process spends its torch.compile time, by trace id.\nTo start:  "
@@ -75,6 +76,14 @@ Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
   return pids;
 }
 
+Result<std::int32_t> one_pid(const std::string& text, const char* verb) {
+  ASSIGN_OR_RETURN(auto pids, parse_pids(text));
+  if (pids.size() != 1)
+    return usage_error(fmt::format("{} reads one process", verb),
+                       fmt::format("for example {} --pid 4242", verb));
+  return pids.front();
+}
+
 struct RawOptions {
   std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
   std::string event = "cpu-clock", gpu = "auto";
@@ -85,6 +94,7 @@ struct RawOptions {
   bool no_cmdlines = false;
   std::string compiles_pid;
   std::string dump_pid;
+  std::string top_pid, top_interval;
   std::string doctor_pid;
 };
 
@@ -203,14 +213,6 @@ void add_compiles(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->footer("Reads the memory of the process, which is not stopped. Nothing is recorded.");
 }
 
-Result<void> finish_compiles(CommandLine& line, const RawOptions& raw) {
-  ASSIGN_OR_RETURN(auto pids, parse_pids(raw.compiles_pid));
-  if (pids.size() != 1)
-    return usage_error("compiles reads one process", "for example compiles --pid 4242");
-  line.compiles.pid = pids.front();
-  return {};
-}
-
 void add_dump(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("dump", "show what each thread of a process is doing now");
   verb->add_option("-p,--pid", raw.dump_pid, "process to read")->required()->type_name("PID");
@@ -218,10 +220,29 @@ void add_dump(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->footer("Reads the memory of the process, which is not stopped. Nothing is recorded.");
 }
 
-Result<void> finish_dump(CommandLine& line, const RawOptions& raw) {
-  ASSIGN_OR_RETURN(auto pids, parse_pids(raw.dump_pid));
-  if (pids.size() != 1) return usage_error("dump reads one process", "for example dump --pid 4242");
-  line.dump.pid = pids.front();
+void add_top(CLI::App& app, CommandLine& line, RawOptions& raw) {
+  CLI::App* verb = app.add_subcommand("top", "show what a process compiles, once a second");
+  verb->add_option("-p,--pid", raw.top_pid, "process to read")->required()->type_name("PID");
+  verb->add_flag("-b,--batch", line.top.batch,
+                 "print text; so it does on a pipe and on a dumb terminal");
+  verb->add_option("-n,--iterations", line.top.iterations, "stop after this many readings")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  verb->add_option("-d,--delay", raw.top_interval, "time between two readings (default 1s)")
+      ->type_name("TIME");
+  verb->footer(
+      "Keys: h shows them, q quits.\nReads the memory of the process, which is not stopped. "
+      "Nothing is recorded.");
+}
+
+Result<void> finish_top(CommandLine& line, const RawOptions& raw) {
+  ASSIGN_OR_RETURN(line.top.pid, one_pid(raw.top_pid, "top"));
+  if (raw.top_interval.empty()) return {};
+  ASSIGN_OR_RETURN(line.top.interval_ns, parse_duration(raw.top_interval));
+  constexpr std::uint64_t kShortest = 100'000'000, kLongest = 3'600'000'000'000;
+  if (line.top.interval_ns < kShortest || line.top.interval_ns > kLongest)
+    return usage_error(fmt::format("delay {} is not between 100ms and 1h", raw.top_interval),
+                       "for example -d 2s");
   return {};
 }
 
@@ -231,15 +252,6 @@ void add_doctor(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("-p,--pid", raw.doctor_pid, "also check this process")->type_name("PID");
   verb->add_flag("--json", line.doctor.json, "as JSON");
   verb->footer("Changes nothing. Exit status 3: a recording would not work.");
-}
-
-Result<void> finish_doctor(CommandLine& line, const RawOptions& raw) {
-  if (raw.doctor_pid.empty()) return {};
-  ASSIGN_OR_RETURN(auto pids, parse_pids(raw.doctor_pid));
-  if (pids.size() != 1)
-    return usage_error("doctor looks at one process", "for example doctor --pid 4242");
-  line.doctor.pid = pids.front();
-  return {};
 }
 
 Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
@@ -362,6 +374,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   add_export(app, line, raw);
   add_compiles(app, line, raw);
   add_dump(app, line, raw);
+  add_top(app, line, raw);
   add_doctor(app, line, raw);
 
   if (words.empty() && !has_command) {
@@ -380,11 +393,10 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     if (!words.empty() && words[0][0] != '-') {
       std::string suggestion =
           nearest(words[0], std::vector<std::string>(std::begin(kVerbs), std::end(kVerbs)));
-      return usage_error(
-          fmt::format("unknown verb '{}'", words[0]),
-          suggestion.empty()
-              ? "verbs are record, report, export, compiles, dump and doctor; dynprof-bpf --help"
-              : fmt::format("did you mean {}?", suggestion));
+      return usage_error(fmt::format("unknown verb '{}'", words[0]),
+                         suggestion.empty() ? "verbs are record, report, export, compiles, dump, "
+                                              "top and doctor; dynprof-bpf --help"
+                                            : fmt::format("did you mean {}?", suggestion));
     }
     words.insert(words.begin(), "record");
     line.record.print_report = true;
@@ -414,13 +426,18 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     TRY(finish_record(line, raw));
   } else if (verb == "compiles") {
     line.verb = Verb::kCompiles;
-    TRY(finish_compiles(line, raw));
+    ASSIGN_OR_RETURN(line.compiles.pid, one_pid(raw.compiles_pid, "compiles"));
   } else if (verb == "dump") {
     line.verb = Verb::kDump;
-    TRY(finish_dump(line, raw));
+    ASSIGN_OR_RETURN(line.dump.pid, one_pid(raw.dump_pid, "dump"));
+  } else if (verb == "top") {
+    line.verb = Verb::kTop;
+    TRY(finish_top(line, raw));
   } else if (verb == "doctor") {
     line.verb = Verb::kDoctor;
-    TRY(finish_doctor(line, raw));
+    if (!raw.doctor_pid.empty()) {
+      ASSIGN_OR_RETURN(line.doctor.pid, one_pid(raw.doctor_pid, "doctor"));
+    }
   } else {
     line.verb = verb == "report" ? Verb::kReport : Verb::kExport;
     if (line.verb == Verb::kExport) {

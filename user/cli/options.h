@@ -71,12 +71,19 @@ struct DumpOptions {
   bool json = false;
 };
 
+struct TopOptions {
+  std::int32_t pid = 0;
+  bool batch = false;            // text, also on a terminal
+  std::uint64_t iterations = 0;  // 0: until interrupted or the process ends
+  std::uint64_t interval_ns = 1'000'000'000;
+};
+
 struct DoctorOptions {
   std::int32_t pid = 0;  // 0: none
   bool json = false;
 };
 
-enum class Verb { kRecord, kReport, kExport, kCompiles, kDump, kDoctor, kDone };
+enum class Verb { kRecord, kReport, kExport, kCompiles, kDump, kTop, kDoctor, kDone };
 
 struct CommandLine {
   Verb verb = Verb::kDone;  // kDone: --help or --version was answered
@@ -85,6 +92,7 @@ struct CommandLine {
   ExportOptions exports;
   CompilesOptions compiles;
   DumpOptions dump;
+  TopOptions top;
   DoctorOptions doctor;
   bool quiet = false;
   int verbose = 0;

@@ -1,0 +1,172 @@
+#include "user/top/pages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "symbolizer/base/amounts.h"
+#include "symbolizer/base/text.h"
+
+namespace dynprof {
+namespace {
+
+constexpr std::array kOpenOrders = {"age", "id"};
+constexpr std::array kFinishedOrders = {"newest", "wall time"};
+constexpr std::array kProcessOrders = {"CPU", "memory", "age", "pid"};
+
+template <std::size_t N>
+const char* name_of(const std::array<const char*, N>& orders, std::size_t sort) {
+  return sort < N ? orders[sort] : "";
+}
+
+template <class Row, class Less>
+std::vector<const Row*> sorted(const std::vector<Row>& rows, Less less) {
+  std::vector<const Row*> out;
+  for (const Row& row : rows) out.push_back(&row);
+  std::stable_sort(out.begin(), out.end(),
+                   [&](const Row* a, const Row* b) { return less(*a, *b); });
+  return out;
+}
+
+std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+
+std::string node_words(const OpenCompile& compile) {
+  return compile.node == 0 ? std::string() : fmt::format("{}/{}", compile.node, compile.nodes);
+}
+
+// The two phases that took most of the wall time.
+std::string main_phases(const FinishedCompile& row) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, row.phases.size()); ++i) {
+    const auto& [phase, seconds] = row.phases[i];
+    if (row.wall_s <= 0 || seconds <= 0) break;
+    const double share = std::min(100.0, 100 * seconds / row.wall_s);
+    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", phase_text(phase), share);
+  }
+  return text;
+}
+
+std::string why(const FinishedCompile& row) {
+  if (!row.failure.empty()) return "failed: " + row.failure;
+  return row.recompile_reason;
+}
+
+std::string one_line(std::string text) {
+  text.resize(std::min<std::size_t>(text.size(), 1024));
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+const char* open_order(std::size_t sort) { return name_of(kOpenOrders, sort); }
+const char* finished_order(std::size_t sort) { return name_of(kFinishedOrders, sort); }
+const char* process_order(std::size_t sort) { return name_of(kProcessOrders, sort); }
+
+std::string short_age(double seconds) {
+  if (seconds < 0) return "-";
+  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::uint64_t>(std::min(seconds, 1e12));
+  if (whole >= 100 * 3600) return fmt::format("{} d", whole / 86400);
+  if (whole >= 3600)
+    return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+TopTable open_table(const TopState& state, std::size_t sort) {
+  TopTable table;
+  table.columns = {{.title = "Id", .least = 4, .most = 20, .priority = 0},
+                   {.title = "Function", .least = 8, .most = 28, .priority = 4},
+                   {.title = "Phase", .least = 6, .most = 14, .priority = 1},
+                   {.title = "Age", .least = 4, .most = 10, .priority = 2, .right = true},
+                   {.title = "Thread", .least = 7, .most = 10, .priority = 7, .right = true},
+                   {.title = "At", .least = 8, .most = 34, .priority = 5},
+                   {.title = "Node", .least = 4, .most = 11, .priority = 6, .right = true},
+                   {.title = "Waits for", .least = 9, .most = 80, .priority = 3}};
+  auto rows = sorted(state.open, [&](const OpenRow& a, const OpenRow& b) {
+    if (sort == 1) return a.compile.id < b.compile.id;
+    return a.compile.age_s.value_or(a.still_s) > b.compile.age_s.value_or(b.still_s);
+  });
+  for (const OpenRow* row : rows) {
+    const OpenCompile& compile = row->compile;
+    std::string id = compile.id.empty() ? "(waits)" : compile.id;
+    if (compile.attempt > 0) id += fmt::format(" #{}", compile.attempt);
+    std::string at = compile.at ? place_words(*compile.at) : std::string();
+    std::string waits = row->waits;
+    if (waits.empty()) waits = compile.state == 'R' ? "" : "(sleeps)";
+    table.rows.push_back({std::move(id), or_dash(place_words(compile.function)),
+                          or_dash(compile.phase),
+                          compile.age_s ? short_age(*compile.age_s) : std::string("-"),
+                          fmt::format("{}", compile.tid), or_dash(std::move(at)),
+                          or_dash(node_words(compile)), waits.empty() ? "(runs)" : waits});
+  }
+  return table;
+}
+
+TopTable finished_table(const TopState& state, std::size_t sort, bool details) {
+  TopTable table;
+  table.columns = {{.title = "Id", .least = 4, .most = 20, .priority = 0},
+                   {.title = "Function", .least = 8, .most = 28, .priority = 2},
+                   {.title = "Ago", .least = 4, .most = 10, .priority = 4, .right = true},
+                   {.title = "Wall", .least = 4, .most = 10, .priority = 1, .right = true},
+                   {.title = "Mostly", .least = 9, .most = 34, .priority = 3}};
+  if (details) table.columns.push_back({.title = "Cache", .least = 5, .most = 5, .priority = 6});
+  table.columns.push_back({.title = "Recompiled because", .least = 12, .most = 160, .priority = 5});
+  auto rows =
+      sorted(state.reading.finished, [&](const FinishedCompile& a, const FinishedCompile& b) {
+        return sort == 1 && a.wall_s > b.wall_s;
+      });
+  for (const FinishedCompile* row : rows) {
+    std::string ended = "-";
+    if (row->end_us) {
+      const double ago = static_cast<double>(state.reading.epoch_us - *row->end_us) * 1e-6;
+      ended = short_age(std::max(0.0, ago));
+    }
+    std::vector<std::string> cells = {
+        or_dash(row->id), or_dash(place_words(row->function)), std::move(ended),
+        row->wall_s > 0 ? fmt::format("{:.2f} s", row->wall_s) : std::string("-"),
+        or_dash(main_phases(*row))};
+    if (details) cells.push_back(or_dash(row->cache));
+    cells.push_back(one_line(why(*row)));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+TopTable process_table(const TopState& state, std::size_t sort) {
+  TopTable table;
+  table.columns = {{.title = "Pid", .least = 5, .most = 10, .priority = 0, .right = true},
+                   {.title = "CPU %", .least = 5, .most = 8, .priority = 1, .right = true},
+                   {.title = "CPU s", .least = 5, .most = 10, .priority = 5, .right = true},
+                   {.title = "Memory", .least = 7, .most = 10, .priority = 2, .right = true},
+                   {.title = "Age", .least = 4, .most = 10, .priority = 6, .right = true},
+                   {.title = "Purpose", .least = 8, .most = 20, .priority = 4},
+                   {.title = "Compile", .least = 7, .most = 16, .priority = 7},
+                   {.title = "Command", .least = 7, .most = 80, .priority = 3}};
+  auto rows = sorted(state.processes, [&](const ProcessRow& a, const ProcessRow& b) {
+    switch (sort) {
+      case 1:
+        return a.process.rss_bytes > b.process.rss_bytes;
+      case 2:
+        return a.process.age_s > b.process.age_s;
+      case 3:
+        return a.process.pid < b.process.pid;
+      default:
+        return std::pair(a.cpu_percent.value_or(0), a.process.cpu_s) >
+               std::pair(b.cpu_percent.value_or(0), b.process.cpu_s);
+    }
+  });
+  for (const ProcessRow* row : rows) {
+    const TopProcess& process = row->process;
+    table.rows.push_back({fmt::format("{}", process.pid),
+                          row->cpu_percent ? fmt::format("{:.1f}", *row->cpu_percent) : "-",
+                          fmt::format("{:.1f}", process.cpu_s), format_bytes(process.rss_bytes),
+                          short_age(process.age_s), or_dash(process.purpose), or_dash(row->compile),
+                          or_dash(process.title)});
+  }
+  return table;
+}
+
+}  // namespace dynprof
