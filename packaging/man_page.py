@@ -32,6 +32,7 @@ unwind tables of files that were seen before
 .SH EXAMPLES
 .nf
 sudo dynprof-bpf --pid 4242
+sudo dynprof-bpf top -p 4242
 sudo dynprof-bpf record -d 30s -F 199 -o run -p 4242
 dynprof-bpf report run --compile 0/1
 .fi

@@ -136,7 +136,10 @@ TEST(TopModel, SaysWhatACompileWaitsFor) {
   idle.state = 'S';
   EXPECT_EQ(waits(TopWait::kCompilePool, {worker, idle}),
             "the compile pool: 1 of 2 workers running");
-  EXPECT_EQ(waits(TopWait::kCompileLock, {}), "the compile lock, held by thread 100 for 0/1");
+  EXPECT_EQ(waits(TopWait::kCompileLock, {}), "the compile lock");
+  TopModel model;
+  model.add(example_reading(100));
+  EXPECT_EQ(model.state().open[1].waits, "the compile lock, held by thread 100 for 0/1");
 }
 
 TEST(TopModel, CompilersBelongToTheCompileThatIsOpen) {

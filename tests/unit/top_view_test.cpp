@@ -114,9 +114,9 @@ TEST(TopView, AnOrdinaryScreenHasEverything) {
                  "This program: CPU 1.0 %, 100 reads/s\n"
                  "Compiles: 1 open, 1 thread waiting for the compile lock, 2 finished in 14.4 s\n"
                  "0/1 (step train.py:40) has not advanced for 45.0 s: "));
-  EXPECT_THAT(text, HasSubstr("0/1     step train.py:40  inductor"));
-  EXPECT_THAT(text, HasSubstr("(waits) serve serve.py:7"));
-  EXPECT_THAT(text, HasSubstr("13.87 s inductor 50 %, dynamo 25 %"));
+  EXPECT_THAT(text, HasSubstr("\n0/1     step "));
+  EXPECT_THAT(text, HasSubstr("\n(waits) serve "));
+  EXPECT_THAT(text, HasSubstr("13.87 s inductor 50 %, "));
   EXPECT_THAT(text, HasSubstr("\nq quit  h help  c compiles"));
 }
 
@@ -186,9 +186,9 @@ TEST(TopView, ScrollsAndStopsAtTheEnd) {
   model.add(reading);
   TopViewOptions view = options({80, 24}, TopPage::kProcesses);
   view.sort[static_cast<std::size_t>(TopPage::kProcesses)] = 3;
-  EXPECT_THAT(text_of(top_screen(model.state(), view)), Not(HasSubstr(" 1099 ")));
+  EXPECT_THAT(text_of(top_screen(model.state(), view)), Not(HasSubstr("\n1099 ")));
   view.first_row = 10'000;
-  EXPECT_THAT(text_of(top_screen(model.state(), view)), HasSubstr(" 1099 "));
+  EXPECT_THAT(text_of(top_screen(model.state(), view)), HasSubstr("\n1099 "));
   EXPECT_LT(view.first_row, 103u);
   view.page = TopPage::kHelp;
   view.height = 40;

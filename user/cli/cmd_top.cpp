@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kTextColumns = 120;
+constexpr std::size_t kTextColumns = 160;
 constexpr std::size_t kLeastColumns = 20;
 
 std::size_t text_columns() {

@@ -77,15 +77,16 @@ std::string short_age(double seconds) {
 
 TopTable open_table(const TopState& state, std::size_t sort) {
   TopTable table;
-  table.columns = {{.title = "Id", .least = 4, .most = 20, .priority = 0},
+  table.columns = {{.title = "Id", .least = 7, .most = 20, .priority = 0},
                    {.title = "Function", .least = 8, .most = 28, .priority = 4},
-                   {.title = "Phase", .least = 6, .most = 14, .priority = 1},
-                   {.title = "Age", .least = 4, .most = 10, .priority = 2, .right = true},
+                   {.title = "Phase", .least = 8, .most = 14, .priority = 1},
+                   {.title = "Age", .least = 7, .most = 10, .priority = 2, .right = true},
                    {.title = "Thread", .least = 7, .most = 10, .priority = 7, .right = true},
                    {.title = "At", .least = 8, .most = 34, .priority = 5},
                    {.title = "Node", .least = 4, .most = 11, .priority = 6, .right = true},
                    {.title = "Waits for", .least = 9, .most = 80, .priority = 3}};
   auto rows = sorted(state.open, [&](const OpenRow& a, const OpenRow& b) {
+    if (a.compile.id.empty() != b.compile.id.empty()) return b.compile.id.empty();
     if (sort == 1) return a.compile.id < b.compile.id;
     return a.compile.age_s.value_or(a.still_s) > b.compile.age_s.value_or(b.still_s);
   });
@@ -107,10 +108,10 @@ TopTable open_table(const TopState& state, std::size_t sort) {
 
 TopTable finished_table(const TopState& state, std::size_t sort, bool details) {
   TopTable table;
-  table.columns = {{.title = "Id", .least = 4, .most = 20, .priority = 0},
+  table.columns = {{.title = "Id", .least = 7, .most = 20, .priority = 0},
                    {.title = "Function", .least = 8, .most = 28, .priority = 2},
-                   {.title = "Ago", .least = 4, .most = 10, .priority = 4, .right = true},
-                   {.title = "Wall", .least = 4, .most = 10, .priority = 1, .right = true},
+                   {.title = "Ago", .least = 7, .most = 10, .priority = 4, .right = true},
+                   {.title = "Wall", .least = 7, .most = 10, .priority = 1, .right = true},
                    {.title = "Mostly", .least = 9, .most = 34, .priority = 3}};
   if (details) table.columns.push_back({.title = "Cache", .least = 5, .most = 5, .priority = 6});
   table.columns.push_back({.title = "Recompiled because", .least = 12, .most = 160, .priority = 5});
@@ -141,7 +142,7 @@ TopTable process_table(const TopState& state, std::size_t sort) {
                    {.title = "CPU %", .least = 5, .most = 8, .priority = 1, .right = true},
                    {.title = "CPU s", .least = 5, .most = 10, .priority = 5, .right = true},
                    {.title = "Memory", .least = 7, .most = 10, .priority = 2, .right = true},
-                   {.title = "Age", .least = 4, .most = 10, .priority = 6, .right = true},
+                   {.title = "Age", .least = 7, .most = 10, .priority = 6, .right = true},
                    {.title = "Purpose", .least = 8, .most = 20, .priority = 4},
                    {.title = "Compile", .least = 7, .most = 16, .priority = 7},
                    {.title = "Command", .least = 7, .most = 80, .priority = 3}};

@@ -91,12 +91,14 @@ void TopReader::find_python_again(double now_s) {
   command_ = read_command_line(runtime_.pid);
 }
 
-void TopReader::read_compiles(View& view) {
+void TopReader::read_compiles(View& view, bool anew) {
   const TorchTarget* torch = view.compiles.torch().torch();
   details_.target.torch = torch ? std::optional(torch->version) : std::nullopt;
   finished_.read(view.view);
   details_.finished = finished_.rows();
   details_.finished_dropped = finished_.dropped();
+  // Without torch threads are only looked at to see whether it still is a Python.
+  if (!torch && !anew) return;
   const auto states = thread_states(view.objects, runtime_);
   details_.open = view.compiles.read(states, finished_);
   if (view.memory.exhausted())
@@ -106,11 +108,12 @@ void TopReader::read_compiles(View& view) {
 
 void TopReader::read_details(double now_s) {
   details_.problems.clear();
-  if (!view_ || !view_->usable(now_s)) {
+  const bool anew = !view_ || !view_->usable(now_s);
+  if (anew) {
     view_ = std::make_unique<View>(runtime_, reads_, now_s);
     finished_.forget_addresses();
   }
-  read_compiles(*view_);
+  read_compiles(*view_, anew);
   details_.processes = processes_.read_children(details_.processes_left_out);
   details_.details_time_s = now_s;
 }

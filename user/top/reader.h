@@ -29,7 +29,8 @@ class TopReader {
   struct View;
   explicit TopReader(PythonRuntime runtime);
   void read_details(double now_s);
-  void read_compiles(View& view);
+  // `anew`: the view was made for this reading.
+  void read_compiles(View& view, bool anew);
   void find_python_again(double now_s);
 
   PythonRuntime runtime_;

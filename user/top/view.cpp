@@ -14,8 +14,9 @@ namespace {
 
 using Style = TopLine::Style;
 
-// Less than this, and the header is one line and there is no line of keys.
-constexpr std::size_t kSmallHeight = 10;
+// Less than the first, and the header is two lines; less than the second, and it is one, and there is no line of
+// keys.
+constexpr std::size_t kMediumHeight = 18, kSmallHeight = 10;
 constexpr std::size_t kStallsShown = 3;
 constexpr std::size_t kStallLines = 3;
 constexpr double kOldSeconds = 1.5;  // details older than this are said to be
@@ -241,17 +242,17 @@ std::size_t sort_count(TopPage page) {
 
 std::vector<TopLine> top_screen(const TopState& state, TopViewOptions& options) {
   if (options.width == 0 || options.height == 0) return {};
-  const bool small = options.height < kSmallHeight;
+  const bool medium = options.height < kMediumHeight, small = options.height < kSmallHeight;
   Lines head(options.width);
   head.add((options.frozen && small ? "FROZEN " : "") + title(state), Style::kTitle);
-  if (!small) {
+  if (!medium) {
     head.add(target_line(state));
     head.add(memory_line(state));
     head.add(cost_line(state));
-    head.add(compiles_words(state));
   }
+  if (!small) head.add(compiles_words(state));
   add_warnings(head, state, small ? 1 : kStallLines);
-  if (!small) head.add("");
+  if (!medium) head.add("");
   // At least half of the screen is for the page.
   std::vector<TopLine> screen = std::move(head.lines());
   if (screen.size() > (options.height + 1) / 2) screen.resize((options.height + 1) / 2);
