@@ -92,7 +92,7 @@ TEST(TopView, HostileNamesAndTwoThousandProcessesFitToo) {
   reading.finished[0].end_us = INT64_MAX;
   reading.problems = {bad};
   for (int i = 0; i < 2000; ++i)
-    reading.processes.push_back(compiler(1000 + i, 100, 100, bad.c_str()));
+    reading.processes.push_back(compiler(1000 + i, 100, 100, bad.substr(0, 200).c_str()));
   TopModel model;
   model.add(reading);
   reading.time_s = reading.details_time_s = 140;

@@ -94,14 +94,15 @@ TopTable open_table(const TopState& state, std::size_t sort) {
     const OpenCompile& compile = row->compile;
     std::string id = compile.id.empty() ? "(waits)" : compile.id;
     if (compile.attempt > 0) id += fmt::format(" #{}", compile.attempt);
+    std::string age = compile.age_s ? short_age(*compile.age_s) : "-";
+    if (compile.id.empty()) age = '>' + short_age(row->still_s);  // since we look
     std::string at = compile.at ? place_words(*compile.at) : std::string();
     std::string waits = row->waits;
     if (waits.empty()) waits = compile.state == 'R' ? "" : "(sleeps)";
     table.rows.push_back({std::move(id), or_dash(place_words(compile.function)),
-                          or_dash(compile.phase),
-                          compile.age_s ? short_age(*compile.age_s) : std::string("-"),
-                          fmt::format("{}", compile.tid), or_dash(std::move(at)),
-                          or_dash(node_words(compile)), waits.empty() ? "(runs)" : waits});
+                          or_dash(compile.phase), std::move(age), fmt::format("{}", compile.tid),
+                          or_dash(std::move(at)), or_dash(node_words(compile)),
+                          waits.empty() ? "(runs)" : waits});
   }
   return table;
 }
