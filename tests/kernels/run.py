@@ -2,7 +2,7 @@
 """`make kernels`: boots Debian's kernels in QEMU, without KVM, and has each load every BPF program and make
 recordings (guest.py says which).
 
-    run.py [--only KERNEL ...] [--steps NUMBER,...]       e.g. --only 6.1 --steps 0,1
+    run.py [--only KERNEL ...] [--steps NUMBER,...] [--busy]       e.g. --only 6.1 --steps 0,1
 
 Kernels come from the mirror that apt is set to, into the cache directory (DYNPROF_CACHE, else ~/.cache/dynprof-bpf);
 nothing is installed. A kernel that cannot be had is said to be skipped.
@@ -32,6 +32,10 @@ KERNELS = {
 # QEMU 7.2's emulation of cmpxchg16b is wrong: kernels that use it fault at random. With a thread for each CPU
 # (thread=multi) one may still run the int3 of a jump label that the other has patched away: "Oops: int3".
 CPU = "max,-cx16"
+CPUS = ["-smp", "2"]
+# --busy: the guest's clock counts its instructions, 8 ns each, and time without any passes at once: what else runs on
+# this machine makes the guest late, not slow. With a second CPU such a guest does not boot.
+COUNTED_CPU = ["-smp", "1", "-icount", "shift=3,sleep=off"]
 BOOT_TIMEOUT_S = 3600
 
 
@@ -162,9 +166,9 @@ def boot(series, image, root, steps, options):
     words = ["console=ttyS0", "rdinit=/init", "loglevel=3", "mitigations=off", "panic=1", f"steps={steps}"]
     if options.steps:
         words.append(f"only={options.steps}")
-    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=single,tb-size=512", "-cpu", CPU, "-m", "2G", "-smp", "2",
-            "-kernel", image, "-initrd", root, "-append", " ".join(words), "-display", "none", "-monitor", "none",
-            "-serial", "stdio", "-no-reboot"]
+    argv = ["qemu-system-x86_64", "-accel", "tcg,thread=single,tb-size=512", "-cpu", CPU, "-m", "2G",
+            *(COUNTED_CPU if options.busy else CPUS), "-kernel", image, "-initrd", root, "-append", " ".join(words),
+            "-display", "none", "-monitor", "none", "-serial", "stdio", "-no-reboot"]
     log = CACHE / f"{series}.log"
     results, ended = [], False
     with open(log, "w") as kept, subprocess.Popen(
@@ -197,6 +201,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=list(KERNELS), choices=KERNELS, metavar="KERNEL")
     parser.add_argument("--steps", default="", help="numbers of guest.py's steps, from 0")
+    parser.add_argument("--busy", action="store_true", help="one CPU, whose clock does not depend on this machine's load")
     options = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
     root = make_root()

@@ -16,12 +16,13 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "runtime")]
 import cells  # noqa: E402
 import matrix_run  # noqa: E402
 
-# The last: whether compiles of different threads share one account (torch 2.6): compiles that overlap then have each
-# other's times and names in it.
+# `shared`: whether compiles of different threads share one account (torch 2.6): compiles that overlap then have each
+# other's times and names in it. `attempts`: whether an attempt is a phase of its own.
 PROBE = """
-import json, platform, torch, torch._dynamo.utils as utils
+import inspect, json, platform, torch, torch._dynamo.convert_frame as convert_frame, torch._dynamo.utils as utils
 shared = isinstance(getattr(utils, "_METRICS_CONTEXT", None), getattr(utils, "MetricsContext", ()))
-print(json.dumps([platform.python_version(), torch.__version__, shared]))
+attempts = "compile_attempt_" in inspect.getsource(convert_frame)
+print(json.dumps([platform.python_version(), torch.__version__, shared, attempts]))
 """
 
 
@@ -45,8 +46,8 @@ def row(python, folder):
     probed = subprocess.run([python, "-c", PROBE], capture_output=True, text=True, timeout=300)
     if probed.returncode != 0:
         return {"problem": "torch cannot be imported: " + probed.stderr.strip().splitlines()[-1]}
-    version, torch, shared = json.loads(probed.stdout.strip().splitlines()[-1])
-    found = {"python": version, "torch": torch, "threads": not shared}
+    version, torch, shared, attempts = json.loads(probed.stdout.strip().splitlines()[-1])
+    found = {"python": version, "torch": torch, "threads": not shared, "attempt_phases": attempts}
     try:
         run = matrix_run.record_run(folder, matrix_run.ONE_THREAD if shared else "dynamo", python, cells.pair)
     except AssertionError as problem:

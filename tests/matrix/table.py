@@ -51,6 +51,10 @@ def versions(rows):
     return ", ".join(f"{version} ({count} rows)" for version, count in counted.most_common())
 
 
+def torches_without(fact, pythons, torches, rows):
+    return [torch for torch in torches if any(row_of(rows, name, torch).get(fact) is False for name in pythons)]
+
+
 def document(pythons, torches, rows):
     lines = [HEAD, f"Made with {versions(rows)}.", ""]
     lines.append("| CPython | " + " | ".join(f"torch {torch}" for torch in torches) + " |")
@@ -64,12 +68,17 @@ def document(pythons, torches, rows):
             details += [(name, torch, what, text) for what, text in differing(row).items()]
         lines.append(f"| {name} | " + " | ".join(texts) + " |")
     lines.append(LEGEND)
-    alone = [torch for torch in torches if any(row_of(rows, name, torch).get("threads") is False for name in pythons)]
-    if alone:
+    if alone := torches_without("threads", pythons, torches, rows):
         lines += [
             "One account for all threads, which mixes up compiles that overlap, is kept by torch"
             f" {', '.join(alone)}: two",
             "threads that compile at once were left out there.",
+            "",
+        ]
+    if undivided := torches_without("attempt_phases", pythons, torches, rows):
+        lines += [
+            f"torch {', '.join(undivided)} has no phase for an attempt: there an attempt after a restart begins at the first phase",
+            "inside it, which is not exact, and one without a phase is counted as part of the attempt before.",
             "",
         ]
     if details:
