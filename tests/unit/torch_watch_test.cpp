@@ -16,8 +16,8 @@
 namespace dynprof {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 constexpr pid_t kTid = 0x7ffffff5;
 

@@ -62,8 +62,9 @@ TEST(WaitKinds, OfACall) {
     for (int call : row.calls) {
       EXPECT_EQ(wait_kind(call, 0, kInterruptible), row.kind) << call;
       // Where the first argument is no file, what is open under its number does not matter.
-      if (!dp_call_names_file(call))
+      if (!dp_call_names_file(call)) {
         EXPECT_EQ(wait_kind(call, S_IFSOCK, kInterruptible), row.kind) << call;
+      }
     }
   }
 }
