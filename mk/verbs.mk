@@ -90,9 +90,6 @@ tidy: $(GENERATED)  ## clang-tidy over symbolizer/, user/ and cupti/; ARGS="--no
 reference: all  ## rewrite the generated pages of docs/reference
 	$(Q)packaging/reference.py $(PROGRAM)
 
-reference: all  ## rewrite the generated pages of docs/reference
-	$(Q)packaging/reference.py $(PROGRAM)
-
 install: all $(BUILD)/dynprof-bpf.1  ## PREFIX (/usr/local) and DESTDIR are honoured
 	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/dynprof-bpf
 	install -D -m 755 $(CUPTI_LIBRARY) $(DESTDIR)$(PREFIX)/lib/dynprof-bpf/libdynprof_cupti.so
