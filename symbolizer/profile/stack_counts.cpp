@@ -64,6 +64,7 @@ StackCounts::StackCounts(const Attribution& attribution, const Waits& recorded)
   attribution.for_each([&](const AttributedSample& attributed) {
     samples.add({attributed.compile, attributed.sample.stack, attributed.sample.thread,
                  attributed.phase, 1, attributed.cpu_ns});
+    incomplete_ += (attributed.sample.flags & kSampleIncomplete) != 0 ? 1 : 0;
   });
   samples.sort();
   Summer waits(wait_counts_);

@@ -31,10 +31,13 @@ class StackCounts {
   std::span<const StackCount> waits() const { return wait_counts_; }
   std::span<const StackCount> waits_of(CompileIndex compile) const;
   const Waits& recorded_waits() const { return recorded_waits_; }
+  // Samples whose stack is not whole (kSampleIncomplete).
+  std::uint64_t incomplete() const { return incomplete_; }
 
  private:
   std::vector<StackCount> counts_, wait_counts_;
   const Waits& recorded_waits_;
+  std::uint64_t incomplete_ = 0;
 };
 
 }  // namespace dynprof

@@ -166,6 +166,9 @@ inline constexpr std::uint8_t kSampleNoPython =
 inline constexpr std::uint8_t kSampleNativeCut = 16;  // native frames missing towards the root
 // Native and Python frames did not fit together: native ones towards the leaf, Python towards the root.
 inline constexpr std::uint8_t kSampleUnmerged = 32;
+// Frames are missing, or their order is not known.
+inline constexpr std::uint8_t kSampleIncomplete =
+    kSampleTruncated | kSampleFrameFault | kSampleMarkersCut | kSampleNativeCut | kSampleUnmerged;
 
 struct Sample {
   std::uint64_t time_ns = 0;

@@ -31,8 +31,6 @@ constexpr std::string_view kLostSamples[] = {"ring_full", "no_scratch", "samples
 // Counted once for each sample that is marked so too.
 constexpr std::string_view kCutSamples[] = {"frame_fault",      "code_fault",   "truncated",
                                             "tail_call_failed", "markers_full", "unmerged"};
-constexpr std::uint8_t kIncomplete =
-    kSampleTruncated | kSampleFrameFault | kSampleMarkersCut | kSampleNativeCut | kSampleUnmerged;
 
 bool is_in(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -65,9 +63,8 @@ std::string rounded_down(std::uint64_t part, std::uint64_t whole) {
 
 void append_line(std::string& out, const Selection& selection) {
   const Recording& recording = selection.attribution().recording();
-  std::uint64_t cut_short = 0, lost = 0, kinds = 0;
-  recording.for_each_sample(
-      [&](const Sample& sample) { cut_short += (sample.flags & kIncomplete) != 0 ? 1 : 0; });
+  const std::uint64_t cut_short = selection.analysis.counts().incomplete();
+  std::uint64_t lost = 0, kinds = 0;
   for (const auto& [name, count] : recording.trailer().counters) {
     if (count == 0 || is_in(kNoLoss, name)) continue;
     if (is_in(kLostSamples, name)) {

@@ -99,12 +99,31 @@ TEST_F(RecordingFile, EachReasonNotToOpenHasItsOwnText) {
   EXPECT_THAT(open_error(write_file("flagged", bytes)).what, HasSubstr("features"));
 }
 
-TEST_F(RecordingFile, AFileThatIsCutWhileItIsReadLosesSamplesOnly) {
+// The samples of an ordinary recording are in memory by then.
+TEST_F(RecordingFile, AFileThatIsCutWhileItIsReadKeepsWhatWasRead) {
   std::string name = write_file("cut", example_bytes());
   auto recording = Recording::open(name);
   ASSERT_TRUE(recording.has_value());
+  const std::vector<Sample> before = samples_of(**recording);
+  EXPECT_FALSE(before.empty());
   std::filesystem::resize_file(name, 100);
+  EXPECT_TRUE(samples_of(**recording) == before);
+}
+
+TEST_F(RecordingFile, ALongFileThatIsCutWhileItIsReadLosesSamplesOnly) {
+  constexpr std::uint64_t kMoreThanIsKept = 600'000;
+  auto writer = RecordingWriter::create(create("long"), example_meta());
+  ASSERT_TRUE(writer.has_value());
+  const ThreadId thread = (*writer)->thread({1, 1, 0});
+  for (std::uint64_t i = 0; i < kMoreThanIsKept; ++i)
+    (*writer)->sample({i * 1'000, thread, 0, 0, 0});
+  ASSERT_TRUE((*writer)->finish(example_trailer()).has_value());
+  auto recording = Recording::open(path("long"));
+  ASSERT_TRUE(recording.has_value());
+  EXPECT_EQ((*recording)->sample_count(), kMoreThanIsKept);
+  std::filesystem::resize_file(path("long"), 100);
   EXPECT_THAT(samples_of(**recording), IsEmpty());
+  EXPECT_EQ((*recording)->tables().threads.size(), 1u);
 }
 
 TEST_F(RecordingFile, WriterRefusesAFileThatIsNotEmpty) {

@@ -264,7 +264,6 @@ TEST(RecordingRoundTrip, Large) {
   EXPECT_EQ(samples_of(*recording), samples);
 }
 
-// The writer's memory is bounded: beyond it content gets a second id, and both mean the same.
 // More samples than the reader keeps in memory.
 TEST(RecordingRoundTrip, ManySamples) {
   Written written = begin();
@@ -291,6 +290,7 @@ TEST(RecordingRoundTrip, ManySamples) {
   EXPECT_TRUE(samples_of(*recording) == samples) << "a second time";
 }
 
+// The writer's memory is bounded: beyond it content gets a second id, and both mean the same.
 TEST(RecordingRoundTrip, ForgottenTextGetsASecondId) {
   Written written = begin();
   RecordingWriter& writer = *written.writer;

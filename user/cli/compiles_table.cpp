@@ -14,7 +14,7 @@ namespace dynprof {
 namespace {
 
 // Longer than any that torch gives.
-constexpr std::size_t kMaxLabel = 40;
+constexpr std::size_t kMaxLabel = 30;
 constexpr std::size_t kLeastFunction = 10;
 constexpr std::size_t kMaxDetailLines = 6;
 constexpr std::size_t kMaxApart = 50;  // graph breaks of no known compile
@@ -100,8 +100,10 @@ Layout lay_out(const CompileHistory& history) {
     if (!always && !used[static_cast<std::size_t>(group)]) continue;
     std::string title = phase_group_name(group).column;
     if (group == kInductor) title += std::string("+") + phase_group_name(kKernel).column;
-    layout.columns.push_back({std::move(title), group});
-    taken += layout.columns.back().width();
+    Column column{std::move(title), group};
+    if (!always && taken + column.width() + kLeastFunction > kReportColumns) continue;
+    taken += column.width();
+    layout.columns.push_back(std::move(column));
   }
   layout.function_width = kReportColumns - std::min(taken, kReportColumns - kLeastFunction);
   return layout;
