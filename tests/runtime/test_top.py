@@ -70,7 +70,7 @@ def test_a_compile_that_stands_still(dynprof, waiting):
     function = f"plain stuck_compile.py:{line_of('def plain(x):')}"
     for text in (first, last):
         assert "Compiles: 1 open, 1 thread waiting for the compile lock, 0 finished" in text
-        row = next(line for line in text.splitlines() if line.startswith("0/0 "))
+        row = next(line for line in text.splitlines() if line.startswith("0/0  "))
         assert re.match(rf"0/0 +{re.escape(function)} +backend +\S.* {truth['tid']} +{re.escape(place)} ", row)
         assert row.endswith("data from a pipe")
         lock = next(line for line in text.splitlines() if line.startswith("(waits) "))
