@@ -17,6 +17,7 @@ PROGRAMS = support.REPO / "tests" / "programs"
 STUCK = PROGRAMS / "stuck_compile.py"
 COLUMNS = 160  # of text for a pipe
 STALL_S = 30  # from then on a compile that does not advance is reported
+PROMPT = r"^[#$] *$"
 SIZES = [(80, 24), (120, 40), (40, 10)]
 
 
@@ -198,20 +199,20 @@ def terminal(tmp_path):
 
 
 def begin(screen, pid, *options):
-    """Starts top; returns the settings of the terminal before."""
-    screen.enter("stty -g")
+    """Starts top; returns the settings of the terminal before. What is typed before a prompt would make the shell's
+    output begin behind it: each command waits for the prompt of the one before."""
+    screen.wait_for(PROMPT)
+    screen.enter("clear; stty -g")
     settings = re.search(r"^[0-9a-f]+:[0-9a-f:\n]*", screen.wait_for(r"^[0-9a-f]+:[0-9a-f:\n]*^[#$]"), re.M)
-    screen.enter("clear")
-    screen.enter(" ".join([str(support.BINARY), "top", "-p", str(pid), *options, "; echo rc $?"]))
+    screen.enter(" ".join(["clear;", str(support.BINARY), "top", "-p", str(pid), *options, "; echo rc $?"]))
     return settings.group(0)
 
 
 def restored(screen, settings, status=0):
-    screen.wait_for(rf"^rc {status}$")
+    screen.wait_for(rf"^rc {status}\n[#$]")
     assert screen.modes() == "011"
-    screen.enter("clear")
-    screen.enter("stty -g")
-    screen.wait_for("^" + re.escape(settings))
+    screen.enter("clear; stty -g")
+    screen.wait_for("^" + re.escape(settings) + PROMPT)
 
 
 @pytest.mark.parametrize("columns,rows", SIZES)
@@ -298,8 +299,7 @@ def test_stopped_and_continued(terminal, spawn, venv_python):
     screen.wait_for(r"^q quit")
     assert screen.modes() == "100"
     screen.type("q")
-    screen.wait_for("rc")
-    assert screen.modes() == "011"
+    wait_until(lambda: screen.modes() == "011", "the screen of the shell again")
 
 
 def test_a_dumb_terminal_gets_text(terminal, spawn, venv_python):
