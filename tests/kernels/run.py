@@ -201,7 +201,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=list(KERNELS), choices=KERNELS, metavar="KERNEL")
     parser.add_argument("--steps", default="", help="numbers of guest.py's steps, from 0")
-    parser.add_argument("--busy", action="store_true", help="one CPU, whose clock does not depend on this machine's load")
+    parser.add_argument(
+        "--busy", action="store_true", help="one CPU, whose clock does not depend on this machine's load"
+    )
     options = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
     root = make_root()
