@@ -78,7 +78,8 @@ def document(pythons, torches, rows):
     if undivided := torches_without("attempt_phases", pythons, torches, rows):
         lines += [
             f"torch {', '.join(undivided)} has no phase for an attempt. An attempt after a restart begins at",
-            "the first phase inside it, which is not exact, and one without a phase is counted as part of the attempt before.",
+            "the first phase inside it, which is not exact, and one without a phase is counted as part of the attempt",
+            "before.",
             "",
         ]
     if details:
