@@ -20,6 +20,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import debian  # noqa: E402
+
 BUILD = Path(os.environ.get("DYNPROF_BUILD", ROOT / "build"))
 CACHE = Path(os.environ.get("DYNPROF_CACHE", Path.home() / ".cache" / "dynprof-bpf")) / "kernels"
 # By series: Debian's suite, and what its kernel is expected to do.
@@ -39,20 +43,6 @@ COUNTED_CPU = ["-smp", "1", "-icount", "shift=3,sleep=off"]
 BOOT_TIMEOUT_S = 3600
 
 
-def mirror():
-    """Of Debian, as apt is set to use it."""
-    files = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*")]
-    for file in files:
-        for line in file.read_text().splitlines() if file.is_file() else ():
-            found = re.search(r"https?:[^ ]+/debian/?(?= |$)", line.split("#")[0])
-            if found:
-                return found.group(0)
-    sys.exit(
-        "error: no Debian mirror in apt's sources\n"
-        "hint: kernels come from there: add one to /etc/apt/sources.list"
-    )
-
-
 class Suite:
     """apt with lists and a package database of its own."""
 
@@ -61,7 +51,7 @@ class Suite:
         for part in ("state/lists/partial", "cache/archives/partial"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         (self.folder / "status").touch()
-        (self.folder / "sources.list").write_text(f"deb {mirror()} {name} main\n")
+        (self.folder / "sources.list").write_text(f"deb {debian.mirror('kernels')} {name} main\n")
         self.options = [
             word
             for key, value in {

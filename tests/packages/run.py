@@ -19,12 +19,15 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+import debian  # noqa: E402
+
 PACKAGES = ROOT / "build" / "package"
 CACHE = Path(os.environ.get("DYNPROF_CACHE", Path.home() / ".cache" / "dynprof-bpf")) / "roots"
 SUITES = ("bookworm", "trixie", "sid")
 # Inductor compiles C++ against the interpreter's headers; gdb's like are not needed.
 INCLUDED = "python3,python3-dev,g++,ca-certificates"
-MIRROR = os.environ.get("DYNPROF_MIRROR", "http://deb.debian.org/debian")
 
 
 def made_root(suite):
@@ -34,7 +37,7 @@ def made_root(suite):
         CACHE.mkdir(parents=True, exist_ok=True)
         print(f"  making a root of {suite}", flush=True)
         done = subprocess.run(
-            ["debootstrap", "--variant=minbase", f"--include={INCLUDED}", suite, root, MIRROR],
+            ["debootstrap", "--variant=minbase", f"--include={INCLUDED}", suite, root, debian.mirror("roots")],
             capture_output=True, text=True,
         )
         if done.returncode != 0:
