@@ -58,8 +58,8 @@ class Case:
         if done.rc != 0:
             self.refuses(done)
 
-    def reads(self, out=None):
-        read = self.lab.run("report", out or self.out, timeout=LIMIT_S)
+    def reads(self, out=None, *options):
+        read = self.lab.run("report", out or self.out, *options, timeout=LIMIT_S)
         assert read.rc == 0, f"{read}"
         return read.out + read.err
 
@@ -314,7 +314,7 @@ def ring_overflows(case):
     time.sleep(8)
     running.signal(signal.SIGCONT)
     done = finished(running)
-    text = case.reads()
+    text = case.reads(case.out, "--losses")
     assert (
         "ring buffer was full" in text
     ), f"nothing was lost, or nothing is said of it\n{done}\n{text[:3000]}"
