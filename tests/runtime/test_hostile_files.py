@@ -74,7 +74,7 @@ def record_library(dynprof, spawn, tmp_path, venv_python):
         ({}, None),
         ({"entry_size": 0}, "has symbols of 0 bytes"),
         ({"size": 1 << 40}, "has symbols beyond its end"),
-        ({"offset": (1 << 64) - 24}, "beyond"),
+        ({"offset": (1 << 64) - 24}, "has an oversized symbol table"),
         ({"link": 1000}, "has symbols without names"),
     ],
     ids=["sound", "entry size 0", "huge", "offset wraps around", "no names"],

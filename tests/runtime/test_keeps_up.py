@@ -64,7 +64,7 @@ def test_returns_to_the_prompt(dynprof, ping_pong, tmp_path):
     assert len(trace) <= 100_000_000
     assert b"pass_on" in trace
     # 100,000 waits a second would not fit.
-    assert re.search(r"^note: 1 trace would be larger .* merged", result.err, re.M), result
+    assert re.search(r"^note: 1 trace was reduced to fit into .* merged", result.err, re.M), result
     assert b'"merged_below_ns":' in trace[:10_000]
     is_readable(dynprof, out)
 
