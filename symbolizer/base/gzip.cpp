@@ -72,9 +72,8 @@ Result<std::unique_ptr<ByteSink>> make_gzip_sink(std::unique_ptr<ByteSink> out) 
 }
 
 Result<std::unique_ptr<ByteSink>> create_output(int directory, const std::string& name,
-                                                std::string shown) {
-  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> file,
-                   OutputFile::create(directory, name, std::move(shown)));
+                                                const std::string& shown) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> file, OutputFile::create(directory, name, shown));
   if (!name.ends_with(".gz")) return file;
   return make_gzip_sink(std::move(file));
 }

@@ -12,7 +12,7 @@ namespace dynprof {
 
 // A new file (OutputFile::create), compressed if its name ends in ".gz".
 Result<std::unique_ptr<ByteSink>> create_output(int directory, const std::string& name,
-                                                std::string shown = {});
+                                                const std::string& shown = {});
 Result<std::unique_ptr<ByteSink>> create_output(const std::string& path);
 
 // Takes the sink it writes to; finish() finishes that one too.

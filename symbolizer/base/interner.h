@@ -87,7 +87,9 @@ class BytesInterner {
   // Everything since the last `forget`; the first entry's id is first_id().
   std::span<const std::string_view> entries() const { return entries_; }
   std::uint32_t first_id() const { return first_id_; }
-  std::size_t stored_bytes() const { return stored_bytes_ + entries_.size() * sizeof(entries_[0]); }
+  std::size_t stored_bytes() const {
+    return stored_bytes_ + entries_.size() * sizeof(std::string_view);
+  }
 
   void forget() {
     first_id_ = next_id();

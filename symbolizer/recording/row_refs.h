@@ -1,6 +1,7 @@
 // Visitors (row_formats.h) for the ids that a row refers to.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "symbolizer/recording/row_formats.h"
@@ -34,7 +35,8 @@ class RefVisitor : public RowVisitor {
     on_ref_(what, id);
   }
   template <class Items, class Visit>
-  void items(Items& rows, std::size_t, std::size_t, const Items&, const Visit& visit) {
+  void items(Items& rows, std::size_t, std::size_t, const std::remove_const_t<Items>&,
+             const Visit& visit) {
     const typename Items::value_type none{};
     for (auto& item : rows) visit(item, none);
   }

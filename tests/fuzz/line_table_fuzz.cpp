@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   choice.minor = data[0] % 8;
   std::memcpy(&choice.first_line, data + 1, 4);
   std::memcpy(&choice.unit, data + 5, 4);
-  const auto python = python_version(3, 8 + choice.minor);
+  const auto python = dynprof::python_version(3, 8 + choice.minor);
   const std::string_view table(reinterpret_cast<const char*>(data) + kHead, size - kHead);
 
   const std::vector<dynprof::LineRange> ranges =
