@@ -52,7 +52,7 @@ Error bpf_error(const std::string& what, int value) {
 
 // What libbpf says of it names no cause that a user knows.
 Error refused(const char* programs, int value) {
-  const Error said = bpf_error(fmt::format("the kernel refused the {} programs", programs), value);
+  Error said = bpf_error(fmt::format("the kernel refused the {} programs", programs), value);
   const std::string missing = missing_kernel_feature();
   if (missing.empty()) return said;
   return error(fmt::format("this kernel cannot run dynprof-bpf: {}", missing),
