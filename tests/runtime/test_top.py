@@ -140,7 +140,12 @@ def test_the_process_ends(dynprof, spawn, venv_python):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_it(dynprof, spawn, venv_python, number):
     target = spawn([venv_python, "-c", "print('ready', flush=True); input()"])
-    run = dynprof.start("top", "--batch", "-p", target.pid, "-d", "10m")
+    # Tests that run under nohup themselves would pass on that SIGHUP is ignored.
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        run = dynprof.start("top", "--batch", "-p", target.pid, "-d", "10m")
+    finally:
+        signal.signal(number, before)
     wait_until(lambda: "Process " in run.out, "the first reading")
     run.signal(number)
     done = run.wait()

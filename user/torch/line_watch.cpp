@@ -22,10 +22,10 @@ using namespace std::chrono_literals;
 
 // 20 readings a second at first, fewer the longer compiles go on, since each reading stands for its share of
 // them: down to two. Each holds the target's lock on its memory map some 200 times for a moment. Fewer as well
-// where one takes long: at most 1 % of a core, and 60 ms for the first of each View, which reads the names of the stack.
+// where one takes long: at most a fortieth of a core, and 60 ms for the first of each View, which reads the names of the stack.
 constexpr std::chrono::nanoseconds kPeriod = 50ms, kLongestPeriod = 500ms;
 constexpr int kReadingsAtFirst = 20;
-constexpr int kShare = 100;
+constexpr int kShare = 40;
 // A thread that never stands still for so long is passed over.
 constexpr std::chrono::milliseconds kLook = 5ms;
 // So many readings without a compile, and it sleeps until the next event.
