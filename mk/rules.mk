@@ -104,11 +104,11 @@ $(LIBFUZZERS): $(ROOT_BUILD)/libfuzzer/%: $(ROOT_BUILD)/libfuzzer/obj/tests/fuzz
 	$(call say,LINK,$@)
 	$(Q)$(CLANGXX) -fsanitize=fuzzer,address,undefined -pthread -o $@ $^ $(LDLIBS_ALL)
 
-# BPF sources on the host: attributes and pragmas there are for clang's BPF target.
+# BPF sources on the host: attributes and pragmas there are for clang's BPF target, which reads unaligned words too.
 $(BUILD)/obj/tests/unit/%.o: tests/unit/%.c
 	$(call say,CC,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) $(SANITIZE) -Wno-attributes -Wno-unknown-attributes -Wno-unknown-pragmas -I. -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(SANITIZE) -fno-sanitize=alignment -Wno-attributes -Wno-unknown-attributes -Wno-unknown-pragmas -I. -MMD -MP -c $< -o $@
 
 # ---- programs the tests attach to: plain, so that what they do is what their source says ---------
 $(BUILD)/tests/programs/%: tests/programs/%.c
