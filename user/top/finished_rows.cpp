@@ -16,7 +16,7 @@ constexpr std::size_t kMaxItems = 8192;
 constexpr std::size_t kMaxReason = 2048;
 
 std::string id_of(const HistoryRow& row) {
-  const std::string id = row.trace_id.empty() ? "-" : row.trace_id;
+  std::string id = row.trace_id.empty() ? "-" : row.trace_id;
   if (row.kind == CompileKind::kBackward) return "backward " + id;
   if (row.kind == CompileKind::kExport) return "export " + id;
   return id;

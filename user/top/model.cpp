@@ -23,7 +23,7 @@ bool same_place(const OpenCompile& now, const OpenCompile& then) {
          now.nodes == then.nodes;
 }
 
-std::string with_more(std::string text, std::size_t more) {
+std::string with_more(const std::string& text, std::size_t more) {
   return more == 0 ? text : text + fmt::format(" and {} more", more);
 }
 
@@ -142,7 +142,8 @@ std::string place_words(const TopPlace& place) {
   return text;
 }
 
-void TopModel::add_open(std::vector<OpenCompile> open, const std::vector<TopProcess>& processes) {
+void TopModel::add_open(const std::vector<OpenCompile>& open,
+                        const std::vector<TopProcess>& processes) {
   std::map<std::pair<pid_t, std::string>, Seen> now;
   state_.open.clear();
   const double time_s = state_.reading.details_time_s;

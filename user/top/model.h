@@ -51,7 +51,7 @@ class TopModel {
     std::uint64_t start_ticks = 0;
     double cpu_s = 0;
   };
-  void add_open(std::vector<OpenCompile> open, const std::vector<TopProcess>& processes);
+  void add_open(const std::vector<OpenCompile>& open, const std::vector<TopProcess>& processes);
   void add_processes(std::vector<TopProcess> processes, double since_s);
 
   TopState state_;

@@ -30,7 +30,7 @@ std::vector<const Row*> sorted(const std::vector<Row>& rows, Less less) {
   return out;
 }
 
-std::string or_dash(std::string text) { return text.empty() ? "-" : text; }
+std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 
 std::string node_words(const OpenCompile& compile) {
   return compile.node == 0 ? std::string() : fmt::format("{}/{}", compile.node, compile.nodes);

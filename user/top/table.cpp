@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kGap = 1;        // between two columns
 constexpr std::size_t kMostBytes = 4;  // of a code point
 
-std::string padded(std::string text, std::size_t width, bool right) {
+std::string padded(const std::string& text, std::size_t width, bool right) {
   const std::size_t wide = display_width(text);
   const std::string spaces(width > wide ? width - wide : 0, ' ');
   return right ? spaces + text : text + spaces;

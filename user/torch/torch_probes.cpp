@@ -177,9 +177,9 @@ void TorchProbes::count_run(std::uint64_t now_ns) {
                   kMaxRunsPerSecond));
 }
 
-void TorchProbes::add_problem(std::string problem) {
+void TorchProbes::add_problem(const std::string& problem) {
   if (!problem_.empty()) problem_ += "; ";
-  problem_ += std::move(problem);
+  problem_ += problem;
 }
 
 std::string TorchProbes::take_problem() { return std::exchange(problem_, {}); }

@@ -50,7 +50,7 @@ class TorchProbes {
   void count_run(std::uint64_t now_ns);
   void write_ends(const std::vector<OpenRuns::Run>& runs, bool last_is_known, SpanEdge edge,
                   RecordingWriter& writer);
-  void add_problem(std::string problem);
+  void add_problem(const std::string& problem);
 
   std::vector<Link> clock_;
   std::vector<Link> runs_;  // probes on ends behind those on begins
