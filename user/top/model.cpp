@@ -216,7 +216,7 @@ void TopModel::add(TopReading reading) {
   state_.reading = std::move(reading);
   first_ = false;
   if (!anew) return;
-  add_open(std::move(open), processes);
+  add_open(open, processes);
   add_processes(std::move(processes), details_s);
 }
 

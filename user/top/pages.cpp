@@ -101,7 +101,7 @@ TopTable open_table(const TopState& state, std::size_t sort) {
     if (waits.empty()) waits = compile.state == 'R' ? "" : "(sleeps)";
     table.rows.push_back({std::move(id), or_dash(place_words(compile.function)),
                           or_dash(compile.phase), std::move(age), fmt::format("{}", compile.tid),
-                          or_dash(std::move(at)), or_dash(node_words(compile)),
+                          or_dash(at), or_dash(node_words(compile)),
                           waits.empty() ? "(runs)" : waits});
   }
   return table;
