@@ -45,7 +45,7 @@ while True:
 """
 
 
-def attach(way, pid, folder, before):
+def attach(way, pid, folder, before, settle_s):
     """A Running profiler that samples by now; None for "nothing"."""
     kind, *options = way.split()
     if kind == "nothing":
@@ -56,12 +56,12 @@ def attach(way, pid, folder, before):
         run = support.Running(
             ["perf", "record", "-g", "-e", "cpu-clock", *options, "-o", folder / "perf.data", "-p", pid], folder
         )
-        time.sleep(1)  # it says nothing when it has begun
+        time.sleep(settle_s)  # it says nothing when it has begun
         return run
     program = before if kind == "before" else support.BINARY
     run = support.Running([program, "record", "--no-svg", *options, "-o", folder / "out", "-p", pid], folder)
     run.wait_for_err(r"(?m)^Sampling ")
-    time.sleep(1)  # as for perf
+    time.sleep(settle_s)
     return run
 
 
@@ -103,10 +103,10 @@ def cpu_seconds(run):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(target, way, folder, before):
+def measured(target, way, folder, before, settle_s):
     """The target's CPU in a window, and the share of a CPU that the profiler used meanwhile."""
     with tempfile.TemporaryDirectory(dir=folder) as inside:
-        run = attach(way, target.process.pid, Path(inside), before)
+        run = attach(way, target.process.pid, Path(inside), before, settle_s)
         try:
             cpu, began = cpu_seconds(run), time.monotonic()
             window = target.window()
@@ -131,6 +131,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--way", action="append")
     parser.add_argument("--before", type=Path)
+    parser.add_argument("--settle", type=float, default=1, help="seconds between attaching and the window")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("error: needs root\nhint: sudo make bench-cost")
@@ -154,7 +155,7 @@ def main():
             last = target.window()
             for _ in range(options.rounds):
                 for way in random.sample(ways, len(ways)):
-                    during, used = measured(target, way, folder, options.before)
+                    during, used = measured(target, way, folder, options.before, options.settle)
                     after = target.window()
                     more[way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
                     own[way].append(used)

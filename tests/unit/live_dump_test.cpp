@@ -66,6 +66,40 @@ TEST(SnapshotMemory, GivesUpPagesThatAreNoLongerAskedFor) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
+TEST(SnapshotMemory, KeepsUnusedPagesAsLongAsToldTo) {
+  FakeMemory memory;
+  memory.allocate(kPage, 8 * kPage);
+  SnapshotMemory snapshot(memory);
+  snapshot.keep_unused(2);
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
+  snapshot.renew();
+  snapshot.renew();
+  int before = memory.reads;
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
+  EXPECT_EQ(memory.reads, before);
+  snapshot.renew();
+  snapshot.renew();
+  snapshot.renew();
+  before = memory.reads;
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
+  EXPECT_EQ(memory.reads, before + 1);
+}
+
+TEST(SnapshotMemory, APageThatIsNotMappedHidesNoNeighbour) {
+  FakeMemory memory;
+  memory.allocate(kPage, 2 * kPage);
+  memory.allocate(4 * kPage, 2 * kPage);
+  memory.write<std::uint64_t>(4 * kPage, 44);
+  SnapshotMemory snapshot(memory);
+  for (std::uint64_t page = 1; page < 7; ++page) (void)snapshot.read<std::uint64_t>(page * kPage);
+  snapshot.renew();  // one range from the first page to the sixth
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(2 * kPage));
+  EXPECT_FALSE(snapshot.read<std::uint64_t>(3 * kPage));
+  EXPECT_EQ(snapshot.read<std::uint64_t>(4 * kPage), 44u);
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(5 * kPage));
+  EXPECT_FALSE(snapshot.read<std::uint64_t>(6 * kPage));
+}
+
 TEST(SnapshotMemory, ReadsThroughBeyondItsLimit) {
   FakeMemory memory;
   memory.allocate(kPage, 3000 * kPage);

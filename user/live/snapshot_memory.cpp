@@ -11,10 +11,13 @@ void SnapshotMemory::clear() {
 }
 
 void SnapshotMemory::renew() {
-  std::erase_if(pages_, [](const Page& page) { return !page.used; });
+  std::erase_if(pages_, [&](const Page& page) { return page.unused >= kept_renewals_; });
+  // Neighbours next to each other, so that they are read as one range.
+  std::sort(pages_.begin(), pages_.end(),
+            [](const Page& a, const Page& b) { return a.address < b.address; });
   index_.clear();
   for (std::size_t i = 0; i < pages_.size(); ++i) {
-    pages_[i].used = false;
+    ++pages_[i].unused;
     index_[pages_[i].address] = i;
   }
   fetch(0);
@@ -22,15 +25,34 @@ void SnapshotMemory::renew() {
 
 void SnapshotMemory::fetch(std::size_t first) {
   if (bytes_.size() < pages_.size() * kPageBytes) bytes_.resize(pages_.size() * kPageBytes);
+  // The kernel takes the target's lock on its memory map once for each range.
   std::vector<RemoteRange> ranges;
-  ranges.reserve(pages_.size() - first);
+  std::size_t pages = 0;  // of the last range
   for (std::size_t i = first; i < pages_.size(); ++i) {
-    ranges.push_back({pages_[i].address, std::span(bytes_of(i), kPageBytes)});
+    const bool follows = i > first && pages < kMaxRangePages &&
+                         pages_[i].address == pages_[i - 1].address + kPageBytes;
+    pages = follows ? pages + 1 : 1;
+    if (follows)
+      ranges.back().into = std::span(ranges.back().into.data(), pages * kPageBytes);
+    else
+      ranges.push_back({pages_[i].address, std::span(bytes_of(i), kPageBytes)});
   }
   memory_.read_many(ranges);
-  for (std::size_t i = first; i < pages_.size(); ++i) {
-    pages_[i].there = ranges[i - first].complete();
+  std::vector<std::size_t> behind;  // a page of the same range that cannot be read
+  std::size_t page = first;
+  for (const RemoteRange& range : ranges) {
+    const std::size_t read = range.done / kPageBytes;
+    for (std::size_t i = 0; i < range.into.size() / kPageBytes; ++i, ++page) {
+      pages_[page].there = i < read;
+      if (i > read) behind.push_back(page);
+    }
   }
+  if (behind.empty()) return;
+  ranges.clear();
+  for (std::size_t i : behind)
+    ranges.push_back({pages_[i].address, std::span(bytes_of(i), kPageBytes)});
+  memory_.read_many(ranges);
+  for (std::size_t i = 0; i < behind.size(); ++i) pages_[behind[i]].there = ranges[i].complete();
 }
 
 std::size_t SnapshotMemory::find(std::uint64_t address) {
@@ -40,10 +62,10 @@ std::size_t SnapshotMemory::find(std::uint64_t address) {
       index_.erase(place);
       return kMaxPages;
     }
-    pages_.push_back({address, false, false});
+    pages_.push_back({address, false, 0});
     fetch(pages_.size() - 1);
   }
-  pages_[place->second].used = true;
+  pages_[place->second].unused = 0;
   return place->second;
 }
 

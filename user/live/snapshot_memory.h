@@ -16,22 +16,28 @@ class SnapshotMemory final : public RemoteMemory {
  public:
   explicit SnapshotMemory(RemoteMemory& memory) : memory_(memory) {}
 
+  // A page is given up when this many calls of renew() in a row find it not asked for since the one before. Where what
+  // is asked for changes from one reading to the next, a page that is held costs far less than one that is
+  // fetched by a system call of its own.
+  void keep_unused(unsigned renewals) { kept_renewals_ = renewals; }
+
   // From the pages held. Beyond the limit of pages it reads through, and nothing is held.
   void read_many(std::span<RemoteRange> ranges) override;
 
-  // All pages asked for since the last call anew, in the order they were asked for; the others are
-  // given up.
+  // Fetches all pages held anew, by rising address; but those that were not asked for (see keep_unused) are given up.
   void renew();
   // Holds nothing any more.
   void clear();
 
  private:
   static constexpr std::size_t kPageBytes = 4096;
+  // Of neighbours that are read as one range.
+  static constexpr std::size_t kMaxRangePages = 16;
   static constexpr std::size_t kMaxPages = 2048;  // 8 MB: a stack of 1,024 frames takes 60 to 1,500
   struct Page {
     std::uint64_t address = 0;
     bool there = false;
-    bool used = false;
+    unsigned unused = 0;  // renewals since it was asked for
   };
   std::byte* bytes_of(std::size_t page) { return bytes_.data() + page * kPageBytes; }
   void fetch(std::size_t first);
@@ -40,6 +46,7 @@ class SnapshotMemory final : public RemoteMemory {
   void read_one(RemoteRange& range);
 
   RemoteMemory& memory_;
+  unsigned kept_renewals_ = 1;
   std::vector<Page> pages_;
   std::vector<std::byte> bytes_;
   std::unordered_map<std::uint64_t, std::size_t> index_;

@@ -42,15 +42,21 @@ StackReader::StackReader(RemoteMemory& memory, const PythonRuntime& runtime)
   objects_.set_str_type(runtime.str_type);
 }
 
-std::optional<RemoteStack> StackReader::walk(std::uint64_t tstate) {
+std::optional<RemoteStack> StackReader::walk(std::uint64_t tstate, const RemoteStack& then) {
   RemoteStack stack;
   auto frames = walk_frames(objects_, tstate, DP_MAX_PYTHON_FRAMES + 1, &stack.cut_off);
   if (!frames) return std::nullopt;
   stack.truncated = frames->size() > DP_MAX_PYTHON_FRAMES;
   if (stack.truncated) frames->pop_back();
-  stack.frames.reserve(frames->size());
-  for (const RemoteFrame& frame : *frames) {
-    stack.frames.push_back({frame, codes_.identity_of(frame.code)});
+  stack.frames.resize(frames->size());
+  for (std::size_t i = 1; i <= frames->size(); ++i) {  // from the root, where stacks are alike
+    StackFrame& frame = stack.frames[stack.frames.size() - i];
+    frame.at = (*frames)[frames->size() - i];
+    const StackFrame* before =
+        i <= then.frames.size() ? &then.frames[then.frames.size() - i] : nullptr;
+    const bool stood = before && before->at.frame == frame.at.frame &&
+                       before->at.code == frame.at.code && before->identity;
+    frame.identity = stood ? before->identity : codes_.identity_of(frame.at.code);
   }
   return stack;
 }
@@ -89,9 +95,11 @@ bool StackReader::read(pid_t tid, std::uint64_t tstate, Deadline deadline, Remot
   }
 }
 
-std::optional<RemoteStack> StackReader::again(std::uint64_t tstate) {
+std::optional<RemoteStack> StackReader::again(std::uint64_t tstate) { return again(tstate, {}); }
+
+std::optional<RemoteStack> StackReader::again(std::uint64_t tstate, const RemoteStack& then) {
   pages_.renew();
-  return walk(tstate);
+  return walk(tstate, then);
 }
 
 void CodeNames::read(const RemoteStack& stack) {

@@ -47,14 +47,19 @@ class StackReader {
 
   // False: the readings did not agree until the deadline; `stack` is the last one then.
   bool read(pid_t tid, std::uint64_t tstate, Deadline deadline, RemoteStack& stack);
+  // For readings some time apart: see SnapshotMemory::keep_unused.
+  void keep_unused(unsigned renewals) { pages_.keep_unused(renewals); }
   // Once more, now; nullopt: torn.
   std::optional<RemoteStack> again(std::uint64_t tstate);
+  // The same right after `then` was read, without reading the identity of a code object that it has at the same place: while
+  // a frame stands, its code object does.
+  std::optional<RemoteStack> again(std::uint64_t tstate, const RemoteStack& then);
 
   // Memory as it was when the last stack was read, as far as it lies in the same pages.
   RemoteObjects& moment() { return objects_; }
 
  private:
-  std::optional<RemoteStack> walk(std::uint64_t tstate);
+  std::optional<RemoteStack> walk(std::uint64_t tstate, const RemoteStack& then);
   bool in_doubt(const RemoteStack& stack);
 
   SnapshotMemory pages_;

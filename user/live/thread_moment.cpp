@@ -37,15 +37,23 @@ ThreadMoment read_thread_moment(TargetView& view, TorchReader& torch, pid_t tid,
   return moment;
 }
 
-UserCode read_user_code_now(TargetView& view, std::uint64_t tstate, Deadline deadline) {
+UserCode read_user_code_now(TargetView& view, SnapshotMemory& pages, std::uint64_t tstate,
+                            Deadline deadline) {
+  // A stack without user code is the usual case in Inductor; one that was read while it changed is rare.
+  constexpr int kEmpty = 2;
+  int empty = 0;
   do {
     auto stack = view.stacks.again(tstate);
     if (!stack) continue;
+    pages.renew();  // the objects as they are while that stack stands
     view.names.read(*stack);
     UserCodeReading reading = read_user_code(view, *stack);
-    auto now = view.stacks.again(tstate);
-    if (!reading.code.lines.empty() && now && still_holds(view, reading, *stack, *now))
-      return std::move(reading.code);
+    if (reading.code.lines.empty()) {
+      if (++empty == kEmpty) return {};
+      continue;
+    }
+    auto now = view.stacks.again(tstate, *stack);
+    if (now && still_holds(view, reading, *stack, *now)) return std::move(reading.code);
   } while (std::chrono::steady_clock::now() < deadline);
   return {};
 }

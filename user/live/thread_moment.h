@@ -25,7 +25,9 @@ ThreadMoment read_thread_moment(TargetView& view, TorchReader& torch, pid_t tid,
                                 std::uint64_t tstate, Deadline deadline);
 
 // The user's code alone: the frames it is read from held still meanwhile, those above them need not have.
-// kNone: there is none, or it was not still until the deadline.
-UserCode read_user_code_now(TargetView& view, std::uint64_t tstate, Deadline deadline);
+// Empty: there is none, or it was not still until the deadline. `pages` is what `view` reads everything but stacks
+// through; it is renewed once the stack was read.
+UserCode read_user_code_now(TargetView& view, SnapshotMemory& pages, std::uint64_t tstate,
+                            Deadline deadline);
 
 }  // namespace dynprof

@@ -232,7 +232,7 @@ void FollowedProcess::write_lines(RecordingWriter& writer) {
 void FollowedProcess::refresh_facts(std::uint64_t now_ns) {
   if (!access_ || torch_.version.empty()) return;
   facts_.read_note(access_->objects, *python_, now_ns);
-  facts_.refresh(*python_, now_ns);
+  facts_.refresh(*python_, now_ns, watch_.compiling());
 }
 
 void FollowedProcess::refresh_facts_at_attach() {

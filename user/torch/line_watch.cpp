@@ -22,14 +22,16 @@ using namespace std::chrono_literals;
 
 // 20 readings a second at first, fewer the longer compiles go on, since each reading stands for its share of
 // them: down to two. Each holds the target's lock on its memory map some 200 times for a moment. Fewer as well
-// where one takes long: at most a fortieth of a core, and 60 ms for the first of each View, which reads the names of the stack.
+// where one takes long: at most a hundredth of a core, and 60 ms for the first of each View, which reads the names of the stack.
 constexpr std::chrono::nanoseconds kPeriod = 50ms, kLongestPeriod = 500ms;
 constexpr int kReadingsAtFirst = 20;
-constexpr int kShare = 40;
+constexpr int kShare = 100;
 // A thread that never stands still for so long is passed over.
 constexpr std::chrono::milliseconds kLook = 5ms;
 // So many readings without a compile, and it sleeps until the next event.
 constexpr int kIdleReadings = 20;
+// Pages are held for so many readings in which nothing was asked of them.
+constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::uint64_t kViewNs = 10'000'000'000;
 constexpr std::size_t kMaxReads = 4'000'000;
@@ -84,9 +86,17 @@ struct LineWatch::View {
         view((objects.set_str_type(runtime.str_type), process), objects, runtime),
         torch(view),
         compile_lock(view),
-        until_ns(monotonic_ns() + kViewNs) {}
+        pages(process),
+        page_memory(pages, kMaxReads, kMaxBytes),
+        page_objects(page_memory, runtime.layout),
+        code((page_objects.set_str_type(runtime.str_type), process), page_objects, runtime),
+        until_ns(monotonic_ns() + kViewNs) {
+    pages.keep_unused(kKeptReadings);
+    code.stacks.keep_unused(kKeptReadings);
+  }
   bool usable() const {
-    return torch.complete() && !memory.exhausted() && monotonic_ns() < until_ns;
+    return torch.complete() && !memory.exhausted() && !page_memory.exhausted() &&
+           monotonic_ns() < until_ns;
   }
 
   ProcessMemory process;
@@ -95,6 +105,11 @@ struct LineWatch::View {
   TargetView view;
   TorchReader torch;
   CompileLock compile_lock;
+  // For lines: some hundred objects, which are read a page at a time.
+  SnapshotMemory pages;
+  BoundedMemory page_memory;
+  RemoteObjects page_objects;
+  TargetView code;
   std::uint64_t until_ns;
 };
 
@@ -164,7 +179,6 @@ void LineWatch::run() {
 
 bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out) const {
   RemoteObjects& objects = shared.objects;
-  TargetView& view = shared.view;
   TorchReader& torch = shared.torch;
   auto states = thread_states(objects, runtime_);
   bool compiles = false;
@@ -173,7 +187,7 @@ bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out)
     if (!open.compiling()) continue;
     compiles = true;
     auto deadline = std::chrono::steady_clock::now() + kLook;
-    UserCode code = read_user_code_now(view, tstate, deadline);
+    UserCode code = read_user_code_now(shared.code, shared.pages, tstate, deadline);
     if (!code.use || code.lines.empty() || torch.read_open(tid, tstate).id != open.id) continue;
     LineReading reading;
     reading.time_ns = monotonic_ns();

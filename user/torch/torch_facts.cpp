@@ -19,10 +19,10 @@ namespace dynprof {
 namespace {
 
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
-// Between two readings of the history; more by so much as the last one took: 1 % of a CPU. What a reset takes away
+// Between two readings of the history; more by so much as the last one took: 0.3 % of a CPU. What a reset takes away
 // of it (torch 2.6's graph breaks, for one) is known only if it was read before; each compile is noted at its end.
 constexpr std::uint64_t kHistoryNs = kSecondNs;
-constexpr std::uint64_t kHistoryTimesAsLong = 100;
+constexpr std::uint64_t kHistoryTimesAsLong = 300;
 // torch 2.6 to 2.15 notes a compile some 2 ms after the end of its outermost phase; a slow machine takes longer.
 constexpr std::uint64_t kUntilNotedNs[] = {2'000'000, 1'000'000,  2'000'000,
                                            5'000'000, 10'000'000, 30'000'000};
@@ -53,6 +53,8 @@ bool has_row(const CompileHistory& history, const HistoryRow& row) {
 }  // namespace
 
 void TorchFacts::compiled(std::uint64_t now_ns) {
+  // The first look waits for a pause as the others do: it reads most, and its target may be compiling all the time.
+  if (next_look_ns_ == 0) next_look_ns_ = now_ns;
   history_is_old_ = true;
   generated_until_now_ = Look::kNone;
   last_compile_ns_ = now_ns;
@@ -75,12 +77,13 @@ void TorchFacts::read_note(RemoteObjects& objects, const PythonRuntime& python,
   while (notes_.size() > kNotesKept) notes_.pop_front();
 }
 
-TorchFacts::Wanted TorchFacts::wanted(std::uint64_t now_ns) const {
+TorchFacts::Wanted TorchFacts::wanted(std::uint64_t now_ns, bool compiling) const {
   Wanted wanted{.history = history_is_old_ && now_ns >= next_history_ns_};
   if (last_compile_ns_ == 0 || now_ns < next_look_ns_) return wanted;
   const std::uint64_t pause_ns = now_ns - std::min(now_ns, last_compile_ns_);
-  if (pause_ns < kPauseNs && now_ns < next_look_ns_ + kLookNs) return wanted;
-  if (pause_ns >= kQuietNs && generated_until_now_ != Look::kWhole) {
+  const bool paused = !compiling && pause_ns >= kPauseNs;
+  if (!paused && now_ns < next_look_ns_ + kLookNs) return wanted;
+  if (!compiling && pause_ns >= kQuietNs && generated_until_now_ != Look::kWhole) {
     wanted.generated = Look::kWhole;
     wanted.time = kWholeAtMost;
   } else if (generated_until_now_ == Look::kNone) {
@@ -90,12 +93,12 @@ TorchFacts::Wanted TorchFacts::wanted(std::uint64_t now_ns) const {
   return wanted;
 }
 
-void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns) {
+void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns, bool compiling) {
   if (reading_.valid()) {
     if (reading_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
     take(reading_.get());
   }
-  const Wanted now = wanted(now_ns);
+  const Wanted now = wanted(now_ns, compiling);
   if (!now.history && now.generated == Look::kNone) return;
   // What compiles from now on may not be in it any more.
   if (now.history) history_is_old_ = false;

@@ -32,11 +32,11 @@ class TorchFacts {
   // Reads it if it is time to. Some 200 small reads, by the calling thread: a thread of its own would come
   // too late for a process that exits.
   void read_note(RemoteObjects& objects, const PythonRuntime& python, std::uint64_t now_ns);
-  // Reads again what is out of date: the history at most once a second, and so rarely that it takes 1 % of a CPU, the
-  // generated code so rarely that it takes 0.3 %. Each read holds the target's lock on its memory map for a moment, in which the
+  // Reads again what is out of date: the history at most once a second, and so rarely that it takes 0.3 % of a CPU, and
+  // so is the generated code. Each read holds the target's lock on its memory map for a moment, in which the
   // target may want to map or unmap. The walk of the garbage collector's rings, most of the reads, waits until
   // nothing has compiled for two seconds.
-  void refresh(const PythonRuntime& python, std::uint64_t now_ns);
+  void refresh(const PythonRuntime& python, std::uint64_t now_ns, bool compiling);
   // Reads the history, and comes back with it.
   void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
   // Reads everything once more, if the process still lives.
@@ -62,7 +62,7 @@ class TorchFacts {
     std::uint64_t took_ns = 0;  // for the generated code
   };
   static Reading read(RemoteObjects& objects, const PythonRuntime& python, Wanted wanted);
-  Wanted wanted(std::uint64_t now_ns) const;
+  Wanted wanted(std::uint64_t now_ns, bool compiling) const;
   void take(Reading reading);
   void take_history(std::optional<CompileHistory> found);
   void write_history(const char* when, pid_t pid, RecordingWriter& writer) const;

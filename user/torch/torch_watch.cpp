@@ -212,6 +212,11 @@ bool TorchWatch::on_phase(const WatchedProcess& process, const dp_phase_event& e
   return event.edge == DP_PHASE_END && thread.phases.empty();
 }
 
+bool TorchWatch::compiling() const {
+  return std::any_of(threads_.begin(), threads_.end(),
+                     [](const auto& thread) { return !thread.second.phases.empty(); });
+}
+
 void TorchWatch::phase_begins(const WatchedProcess& process, const dp_phase_event& event,
                               std::string_view name, SpanEdge edge, Thread& thread) {
   edge.kind = EdgeKind::kPhaseBegin;

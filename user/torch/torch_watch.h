@@ -58,6 +58,8 @@ class TorchWatch {
   // No more phases come: writes what is open as open until now.
   void finish(const WatchedProcess& process, std::uint64_t now_ns);
 
+  // Whether a phase is open on any thread.
+  bool compiling() const;
   // Why user functions are not counted, once per reason; "" otherwise.
   std::string take_problem();
   std::uint64_t lost_edges() const { return lost_; }
