@@ -15,6 +15,11 @@ bool is_blind(const Sample& sample) {
   return (sample.flags & (kSampleTruncated | kSampleFrameFault | kSampleMarkersCut)) != 0;
 }
 
+// Whether frames of a compile are on the stack.
+bool is_compiling(const StackPhase& stack) {
+  return stack.compile_entry || stack.backward_work || stack.attempt_entry;
+}
+
 // By the names of its frames another kind of compile is further in than the innermost marker.
 bool contradicts(bool backward, const StackPhase& stack) {
   return backward ? stack.compile_entry : stack.backward_work;
@@ -48,7 +53,7 @@ Decision CompileTracker::add(const Sample& sample, const StackPhase& stack) {
     thread.repeatable = thread.repeatable && !thread.pending;
     return {.verdict = thread.pending ? Verdict::kPending : Verdict::kNone};
   }
-  if (is_inherited(sample)) return {};
+  if (is_inherited(thread, sample, stack)) return {};
   if (thread.repeatable && sample.flags == 0 && sample.context == thread.last_context) {
     for (Episode& episode : thread.open) compiles_[episode.current].last_ns = sample.time_ns;
     if (torch.speaks) compare(thread.frames, stack);
@@ -60,8 +65,7 @@ Decision CompileTracker::add(const Sample& sample, const StackPhase& stack) {
   Reading reading = read_markers(thread, sample, stack);
   if (torch.speaks) listen(thread, reading, sample, stack, torch);
   bool blind = is_blind(sample);
-  bool hidden = reading.inner < 0 && !reading.unknown &&
-                (stack.compile_entry || stack.backward_work || stack.attempt_entry);
+  bool hidden = reading.inner < 0 && !reading.unknown && is_compiling(stack);
   bool continues = std::any_of(reading.now.begin(), reading.now.end(),
                                [](const Episode& episode) { return !episode.attempts.empty(); });
   bool had_open = !thread.open.empty();
@@ -188,10 +192,12 @@ void CompileTracker::keep_around(ThreadState& thread, Reading& reading, const Sa
 }
 
 // A process that was forked inside a compile (to start g++, say) has that compile's frames on its
-// stack until it execs: they are its parent's, not a compile of its own.
-bool CompileTracker::is_inherited(const Sample& sample) const {
+// stack until it execs: they are its parent's, not a compile of its own. In its first moment neither markers nor
+// thread-locals are read yet: then the frames alone show it.
+bool CompileTracker::is_inherited(const ThreadState& thread, const Sample& sample,
+                                  const StackPhase& stack) const {
   auto parent = parents_.find(tables_.threads[sample.thread].pid);
-  if (sample.context == 0 || parent == parents_.end()) return false;
+  if (parent == parents_.end()) return false;
   auto rows = rows_of_process_.find(parent->second);
   if (rows == rows_of_process_.end()) return false;
   const std::vector<Marker>& markers = tables_.contexts[sample.context].markers;
@@ -200,13 +206,14 @@ bool CompileTracker::is_inherited(const Sample& sample) const {
   });
   const TorchReading& torch = torch_[sample.context];
   bool has_marker = inner != markers.rend();
-  if (!has_marker && !torch.speaks) return false;
+  const bool known = has_marker || torch.speaks;
+  if (!known && (thread.seen || !is_compiling(stack))) return false;
   TraceId id =
       has_marker ? TraceId{inner->autograd_id, inner->frame_id, inner->compile_id} : torch.id;
   return std::any_of(rows->second.begin(), rows->second.end(), [&](std::size_t row) {
     const std::vector<Episode>& open = threads_[row].open;
     return std::any_of(open.begin(), open.end(), [&](const Episode& episode) {
-      return (!has_marker || episode.instance == inner->instance) && episode.id == id;
+      return !known || ((!has_marker || episode.instance == inner->instance) && episode.id == id);
     });
   });
 }
@@ -214,8 +221,7 @@ bool CompileTracker::is_inherited(const Sample& sample) const {
 Decision CompileTracker::decide(ThreadState& thread, int inner, const StackPhase& stack,
                                 const TorchReading& torch) {
   if (inner < 0) {
-    bool hidden = stack.compile_entry || stack.backward_work || stack.attempt_entry;
-    return {.verdict = hidden ? Verdict::kUnattributed : Verdict::kNone};
+    return {.verdict = is_compiling(stack) ? Verdict::kUnattributed : Verdict::kNone};
   }
   const Episode& episode = thread.open[static_cast<std::size_t>(inner)];
   if (!torch.speaks && contradicts(episode.kind == CompileKind::kBackward, stack)) {

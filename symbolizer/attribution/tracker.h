@@ -118,7 +118,7 @@ class CompileTracker {
   void compare(const FramesWord& frames, const StackPhase& stack);
   Episode new_episode(const ThreadState& thread, const Sample& sample, const TraceId& id,
                       CompileKind kind);
-  bool is_inherited(const Sample& sample) const;
+  bool is_inherited(const ThreadState& thread, const Sample& sample, const StackPhase& stack) const;
   Decision decide(ThreadState& thread, int inner, const StackPhase& stack,
                   const TorchReading& torch);
   void touch(Episode& episode, const Sample& sample);

@@ -49,6 +49,14 @@ def doctor(program):
 def recording(program):
     """As `make demo` does it: attached to the running job by pid."""
     out = Path("/tmp/out")
+    try:
+        return recorded(program, out)
+    except AssertionError:
+        run("cp", out / "recording.dynprof", f"/mnt/failed/{program.replace('/', '_')}.dynprof")
+        raise
+
+
+def recorded(program, out):
     run("rm", "-rf", out, "/tmp/cache")
     log = open("/tmp/train.log", "w", encoding="utf-8")
     job = subprocess.Popen(

@@ -6,7 +6,7 @@
 In each root: the package is installed, records a torch.compile job of that root's own CPython and torch, and is
 purged, after which no file of it may be left; then the same recording by the program of the archive. Roots and torch
 are kept below the cache directory (DYNPROF_CACHE, else ~/.cache/dynprof-bpf); a root is changed only through an overlay
-that is thrown away.
+that is thrown away. A recording that is not what it should be is kept in build/package/failed/SUITE.
 """
 
 import argparse
@@ -69,7 +69,8 @@ def torch_for(root):
     return site
 
 
-# Runs in a mount namespace of its own: $1 root, $2 torch, $3 scratch folder, $4 what to run.
+# Runs in a mount namespace of its own: $1 root, $2 torch, $3 scratch folder, $4 packages, $5 this project, $6 where
+# recordings are kept.
 INSIDE = r"""
 set -e
 root=$3/root
@@ -81,11 +82,12 @@ mount --rbind /proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/tmp"
-mkdir -p "$root/mnt/torch" "$root/mnt/packages" "$root/mnt/demo" "$root/mnt/tests"
+mkdir -p "$root/mnt/torch" "$root/mnt/packages" "$root/mnt/demo" "$root/mnt/tests" "$root/mnt/failed"
 mount --bind -o ro "$2" "$root/mnt/torch"
 mount --bind -o ro "$4" "$root/mnt/packages"
 mount --bind -o ro "$5/demo" "$root/mnt/demo"
 mount --bind -o ro "$5/tests/packages" "$root/mnt/tests"
+mount --bind "$6" "$root/mnt/failed"
 exec chroot "$root" /usr/bin/python3 -B /mnt/tests/inside.py
 """
 
@@ -94,10 +96,13 @@ def check(suite):
     """[(what, passed, text)]"""
     root = made_root(suite)
     site = torch_for(root)
+    failed = PACKAGES / "failed" / suite
+    shutil.rmtree(failed, ignore_errors=True)
+    failed.mkdir(parents=True)
     with tempfile.TemporaryDirectory(prefix="dynprof-packages-") as scratch:
         done = subprocess.run(
             ["unshare", "-m", "--propagation", "private",
-             "sh", "-c", INSIDE, "sh", root, site, scratch, PACKAGES, ROOT],
+             "sh", "-c", INSIDE, "sh", root, site, scratch, PACKAGES, ROOT, failed],
             capture_output=True, text=True,
         )
     results = re.findall(r"^(PASS|FAIL) (.*?): (.*)$", done.stdout, re.M)

@@ -79,6 +79,22 @@ TEST_F(Compiles, AForkedChildHasItsParentsFramesButNoCompile) {
   EXPECT_EQ(per_sample(attribution), (List{"0/0", "runtime", "0/0", "pid 101 0/0"}));
 }
 
+TEST_F(Compiles, AForkedChildIsKnownByItsFramesBeforeItsMarkersAreRead) {
+  fake.process(Process{.pid = 100});
+  fake.process(Process{.pid = 101, .parent_pid = 100, .start_ns = 5});
+  ThreadId child = fake.thread(101, 101);
+  fake.sample(thread, torch.running());
+  fake.sample(child, torch.lowering());  // no compile is open in its parent
+  fake.sample(thread, torch.lowering(), torch.forward(0, 0, 0, 0x1000));
+  ThreadId later = fake.thread(102, 102);
+  fake.process(Process{.pid = 102, .parent_pid = 100, .start_ns = 6});
+  fake.sample(later, torch.lowering());
+  fake.sample(later, torch.running());
+  fake.sample(later, torch.lowering());  // of its own
+  Attribution attribution(fake);
+  EXPECT_EQ(per_sample(attribution), (List{"runtime", "?", "0/0", "runtime", "runtime", "?"}));
+}
+
 TEST_F(Compiles, AttemptsAreCompilesOfTheirOwn) {
   fake.sample(thread, torch.running());
   fake.sample(thread, torch.before_attempt(), torch.forward_without_attempt(1, 0, 0x1000));
