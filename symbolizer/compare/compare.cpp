@@ -205,7 +205,9 @@ class Comparer {
     std::stable_sort(table.rows.begin(), table.rows.end(),
                      [](const CompareRow& x, const CompareRow& y) {
                        if (x.significant != y.significant) return x.significant;
-                       return std::abs(x.change_ns()) > std::abs(y.change_ns());
+                       const double of_x = std::abs(x.change_ns()), of_y = std::abs(y.change_ns());
+                       if (of_x != of_y) return of_x > of_y;
+                       return x.a_ns + x.b_ns > y.a_ns + y.b_ns;
                      });
     result_.tables.push_back(std::move(table));
   }

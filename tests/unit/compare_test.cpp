@@ -159,7 +159,7 @@ TEST(Compare, ARecordingWithItselfHasNoDifference) {
   for (const CompareTable& table : comparison.tables) {
     for (const CompareRow& row : table.rows) {
       EXPECT_EQ(row.a_ns, row.b_ns) << row.name;
-      if (table.times != CompareTimes::kExact) EXPECT_FALSE(row.significant) << row.name;
+      EXPECT_EQ(row.significant, table.times == CompareTimes::kExact) << row.name;
     }
   }
 }

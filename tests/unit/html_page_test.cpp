@@ -153,7 +153,7 @@ TEST(HtmlPage, GeneratedCodeHasTheTimeOfItsLines) {
   fake.sample(thread, fake.stack({frame}), 0, 0, 7);
   const Json data = page_data(page_of(fake));
   ASSERT_EQ(data["code"].size(), 1u);
-  EXPECT_EQ(data["code"][0]["lines"][2], (Json{6, 70'000'000, "six </script>"}));
+  EXPECT_EQ(data["code"][0]["lines"][3], (Json{6, 70'000'000, "six </script>"}));
 }
 
 }  // namespace

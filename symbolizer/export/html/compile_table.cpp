@@ -63,6 +63,7 @@ class CompileRow {
     const std::uint64_t start_ns = attribution_.recording().meta().start_ns;
     std::string text = compile_.exact ? "exact begin and end" : "from the first to the last sample";
     if (compile_.before_attach) text = "over when the recording began: what torch noted of it";
+    text += fmt::format("; {}", compile_kind_text(compile_.kind));
     if (compile_.began_before) text += "; it had begun before the recording";
     if (compile_.open_at_end) text += "; it was open when the recording ended";
     if (compile_.first_ns >= start_ns && compile_.first_ns != 0)
@@ -198,7 +199,7 @@ PageTable compile_table(const Selection& selection, const FlameData& flame) {
   table.note =
       "Wall is CPU, waiting and ready (it could have run, and no CPU was free). Shares are of wall "
       "time where begin and end are exact, else of CPU time. Open a row for the reasons.";
-  table.columns = {{"Trace id"}, {"Kind"}};
+  table.columns = {{"Trace id"}};
   if (pids.size() > 1) table.columns.push_back({"Pid", ColumnType::kCount});
   table.columns.insert(table.columns.end(),
                        {{"Function", ColumnType::kPlace},
@@ -225,7 +226,7 @@ PageTable compile_table(const Selection& selection, const FlameData& flame) {
     std::string place(function.qualname);
     if (function.unreadable == Unreadable::kNo && !function.file.empty())
       place += fmt::format(" {}:{}", base_name(function.file), function.line);
-    PageRow row{{attribution.label(i), std::string(compile_kind_text(compile.kind))}};
+    PageRow row{{attribution.label(i)}};
     if (pids.size() > 1) row.cells.emplace_back(std::int64_t{compile.pid});
     row.cells.emplace_back(std::move(place));
     auto time = [&](std::uint64_t ns, bool known) {

@@ -16,7 +16,8 @@ class FlameView {
     this.tree = new FlameTree(flame);
     this.groups = this.tree.groups;
     this.comparing = data.sides.length === 2;
-    this.options = { value: "wall", inverted: false, split: !this.comparing, shares: false, width: "b" };
+    this.options = { value: "wall", inverted: false, split: !this.comparing, shares: false, width: "b",
+      frames: "useful" };
     this.shownName = this.firstSelection(this.comparing ? 1 : 0);
     this.baselineName = this.comparing ? this.firstSelection(0) : "";
     this.labels = new Set();
@@ -83,6 +84,9 @@ class FlameView {
         element("label", {}, "compared with", this.baselineSelect), this.differenceControls),
       element("div", { class: "controls" },
         choice("time", [["wall", "wall"], ["cpu", "CPU"], ["wait", "off CPU"]], "wall", set("value")),
+        element("label", {}, "Frames", element("select", { id: "flame-frames", onchange: (event) => set("frames")(event.target.value) },
+          element("option", { value: "useful" }, "without CPython's own"), element("option", { value: "python" }, "Python alone"),
+          element("option", { value: "all" }, "all"))),
         check("inverted", "bottom-up", "who calls each function, by the time it takes itself"),
         check("split", "by trace id", "one column for each compile"),
         element("label", {}, "Search", this.searchInput),
@@ -287,7 +291,6 @@ class FlameView {
     } else {
       parts.push(duration(view.b), `${percentText(view.b, this.root.b)} of what is shown`);
       if (view.parent && view.parent !== this.root) parts.push(`${percentText(view.b, view.parent.b)} of the frame above`);
-      if (view.self > 0) parts.push(`itself ${duration(view.self)}`);
     }
     return parts.filter((part) => part).join("  ·  ");
   }

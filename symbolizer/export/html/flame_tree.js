@@ -4,6 +4,8 @@
 // baseline of a comparison (0 without one). Children come from childrenOf().
 
 const kNoStack = -1;
+// CPython itself: between two Python functions it has frames of its own, which say nothing.
+const kInterpreter = /(^|\/)(lib)?python3[^/]*$/;
 
 class FlameTree {
   constructor(flame) {
@@ -39,7 +41,7 @@ class FlameTree {
   }
 
   name(label) {
-    return label < 0 ? "(no stack)" : this.names[label];
+    return label < 0 ? "(no frames)" : this.names[label];
   }
 
   // What each node took, alone and with what it called: Map of node to {self, all, cpu}.
@@ -106,16 +108,26 @@ class FlameTree {
     return view;
   }
 
+  // Frames that are left out of the view; their time is that of the frame that called them.
+  hides(label, frames) {
+    if (frames === "all" || this.kindOf[label] === 0) return false;
+    return frames === "python" || kInterpreter.test(this.files[this.fileOf[label]]);
+  }
+
   topDownRoot(view, shown, baseline, options) {
     const [b, a] = [this.sums(shown, options.value), this.sums(baseline, options.value)];
     const none = { self: 0, all: 0, cpu: 0 };
-    view.fill = (child, node) => {
+    view.add = (to, node) => {
       const [inA, inB] = [a.get(node) || none, b.get(node) || none];
-      Object.assign(child, { node, a: inA.all, b: inB.all, cpuA: inA.cpu, cpuB: inB.cpu, selfA: inA.self,
-        self: inB.self });
-      return child;
+      to.nodes.push(node);
+      to.a += inA.all;
+      to.b += inB.all;
+      to.cpuA += inA.cpu;
+      to.cpuB += inB.cpu;
     };
-    view.fill(view, 0);
+    view.nodes = [];
+    view.add(view, 0);
+    view.frames = options.frames;
     view.kind = "down";
   }
 
@@ -134,6 +146,7 @@ class FlameTree {
     add(baseline, true);
     add(shown, false);
     view.items = items;
+    view.frames = options.frames;
     view.kind = "up";
     for (const item of items) {
       view.a += item[1];
@@ -152,24 +165,39 @@ class FlameTree {
   }
 
   callees(view) {
-    const children = [];
-    for (let node = this.firstChild[view.node]; node !== 0; node = this.nextSibling[node]) {
-      const child = view.fill({ label: this.label[node], parent: view, kind: "down", fill: view.fill,
-        scale: view.scale }, node);
-      child.a *= view.scale;
-      if (child.a > 0 || child.b > 0) children.push(child);
-    }
+    const byLabel = new Map();
+    const visit = (above) => {
+      for (let node = this.firstChild[above]; node !== 0; node = this.nextSibling[node]) {
+        const label = this.label[node];
+        if (this.hides(label, view.frames)) {
+          visit(node);
+          continue;
+        }
+        let child = byLabel.get(label);
+        if (!child) {
+          child = { label, parent: view, kind: "down", add: view.add, scale: view.scale, frames: view.frames,
+            nodes: [], a: 0, b: 0, cpuA: 0, cpuB: 0 };
+          byLabel.set(label, child);
+        }
+        view.add(child, node);
+      }
+    };
+    view.nodes.forEach(visit);
+    const children = [...byLabel.values()].filter((child) => child.a > 0 || child.b > 0);
+    for (const child of children) child.a *= view.scale;
     return children;
   }
 
   callers(view) {
     const byLabel = new Map();
-    for (const [node, a, b, cpuA, cpuB] of view.items) {
+    for (const [at, a, b, cpuA, cpuB] of view.items) {
+      let node = at;
+      while (node !== 0 && this.hides(this.label[node], view.frames)) node = this.parent[node];
       const label = this.label[node];
       if (node === 0 && view.label >= 0) continue;  // the end of this path
       let child = byLabel.get(label);
       if (!child) {
-        child = { label, parent: view, kind: "up", items: [], scale: view.scale, a: 0, b: 0, cpuA: 0, cpuB: 0 };
+        child = { label, parent: view, kind: "up", items: [], scale: view.scale, frames: view.frames, a: 0, b: 0, cpuA: 0, cpuB: 0 };
         byLabel.set(label, child);
       }
       child.a += a * view.scale;

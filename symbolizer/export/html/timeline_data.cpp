@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kMaxName = 120;
 constexpr std::uint32_t kMaxLanes = 24;  // of child processes beside each other
 constexpr std::size_t kMaxRows = 100;
+constexpr std::size_t kMaxDepth = 64;  // of processes that start processes
 constexpr std::size_t kMaxNames = 5'000;
 
 using Kind = TimelineSlice::Kind;
@@ -164,13 +165,18 @@ class Builder {
     data_.rows.push_back(std::move(shown));
   }
 
-  // Children of one process, each in the first lane that is free.
+  // All that one process started, and what those started in turn, each in the first lane that is free.
   void add_processes() {
     const ProcessTree& tree = analysis_.processes();
-    std::map<std::int32_t, std::vector<const ChildProcess*>> by_parent;
-    for (const ChildProcess& child : tree.all()) by_parent[child.parent_pid].push_back(&child);
-    for (auto& [parent, children] : by_parent) {
-      TimelineRow row{fmt::format("children of process {}", parent)};
+    std::map<std::int32_t, std::vector<const ChildProcess*>> by_root;
+    for (const ChildProcess& child : tree.all()) {
+      const ChildProcess* top = &child;
+      for (std::size_t i = 0; i < kMaxDepth && top->parent != kNoChild; ++i)
+        top = &tree.all()[top->parent];
+      by_root[top->parent_pid].push_back(&child);
+    }
+    for (auto& [root, children] : by_root) {
+      TimelineRow row{fmt::format("started by process {}", root)};
       std::stable_sort(
           children.begin(), children.end(),
           [](const ChildProcess* a, const ChildProcess* b) { return a->begin_ns < b->begin_ns; });
