@@ -8,7 +8,7 @@ const numeric = (column) => !["text", "place"].includes(column.type);
 function unitOf(rows, index) {
   let most = 0;
   for (const row of rows) most = Math.max(most, Math.abs(row.cells[index] || 0));
-  if (most >= 1e8) return { name: "s", ns: 1e9, digits: 3 };
+  if (most === 0 || most >= 1e8) return { name: "s", ns: 1e9, digits: 3 };
   return most >= 1e5 ? { name: "ms", ns: 1e6, digits: 2 } : { name: "µs", ns: 1e3, digits: 1 };
 }
 
