@@ -32,6 +32,10 @@ endef
 $(BUILD)/obj/symbolizer/%.o: symbolizer/%.cpp $(call pch,program)
 	$(call compile_cxx,program,$(STRICT))
 
+# The assembler includes these files, which -MMD does not see.
+PAGE_ASSETS := $(wildcard symbolizer/export/html/*.html symbolizer/export/html/*.css symbolizer/export/html/*.js)
+$(BUILD)/obj/symbolizer/export/html/assets.o: $(PAGE_ASSETS)
+
 $(BUILD)/obj/user/%.o: user/%.cpp $(call pch,program) | $(GENERATED)
 	$(call compile_cxx,program,$(STRICT))
 

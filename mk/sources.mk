@@ -33,7 +33,7 @@ FUZZING_SOURCES := $(sort $(shell grep -rl --include='*.cpp' FUZZING_BUILD_MODE_
 FUZZING_OBJECTS := $(FUZZING_SOURCES:%.cpp=$(BUILD)/obj/fuzzing/%.o)
 LIBFUZZERS := $(FUZZERS:%=$(ROOT_BUILD)/libfuzzer/%)
 # What no fuzz target calls need not be built once more.
-LIBFUZZER_SOURCES := $(filter-out symbolizer/export/% symbolizer/profile/% symbolizer/report/%,$(SYMBOLIZER_SOURCES)) \
+LIBFUZZER_SOURCES := $(filter-out symbolizer/compare/% symbolizer/export/% symbolizer/profile/% symbolizer/report/%,$(SYMBOLIZER_SOURCES)) \
                      $(filter-out $(addprefix user/,$(addsuffix /%,cli session kernel process stacks torch waits live top doctor)),$(USER_SOURCES))
 LIBFUZZER_LIBRARY := $(ROOT_BUILD)/libfuzzer/libdynprof.a
 

@@ -16,9 +16,10 @@ Attaches to a running Python process that uses torch.compile and shows where eac
 id. It samples from the kernel with eBPF: nothing is set in the process beforehand, nothing is loaded into it, and it is
 not stopped. It writes a directory with a report, a pstats file and a chrome trace per compile, and the recording
 itself, which
-.B report
-and
+.BR report ,
 .B export
+and
+.B compare
 read again.
 """
 
@@ -37,6 +38,7 @@ sudo dynprof-bpf --pid 4242
 sudo dynprof-bpf top -p 4242
 sudo dynprof-bpf record -d 30s -F 199 -o run -p 4242
 dynprof-bpf report run --compile 0/1
+dynprof-bpf compare before after
 .fi
 .SH SEE ALSO
 .BR perf-record (1),

@@ -29,8 +29,9 @@ COMPONENTS = {
         "python": (),
         "attribution": ("base", "python", "recording"),
         "profile": ("attribution", "base", "recording"),
-        "export": ("attribution", "base", "profile", "recording", "symbols"),
-        "report": ("attribution", "base", "export", "profile", "recording", "symbols"),
+        "report": ("attribution", "base", "profile", "recording", "symbols"),
+        "export": ("attribution", "base", "profile", "recording", "report", "symbols"),
+        "compare": ("attribution", "base", "export", "profile", "recording", "report", "symbols"),
     },
     "user": {
         "privileges": (),

@@ -35,6 +35,8 @@ int run(int argc, char** argv) {
       return run_report(*line);
     case Verb::kExport:
       return run_export(*line);
+    case Verb::kCompare:
+      return run_compare(*line);
     case Verb::kCompiles:
       return run_compiles(*line);
     case Verb::kDump:

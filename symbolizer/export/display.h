@@ -1,19 +1,12 @@
 // Names of frames as trace viewers show them.
 #pragma once
 
-#include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "symbolizer/attribution/resolved.h"
+#include "symbolizer/base/cap_text.h"
 
 namespace dynprof {
-
-// Longer names are cut: a viewer shows a few dozen characters, a hostile target sends 10,000.
-inline constexpr std::size_t kMaxDisplayBytes = 1000;
-
-// At most `bytes` of text, cut between two UTF-8 characters and ending in "…" if cut.
-std::string cap_text(std::string_view text, std::size_t bytes = kMaxDisplayBytes);
 
 // The function's name; a module body gets its file's name too ("<module> train.py"), because a
 // stack of imports is otherwise a column of the same word.

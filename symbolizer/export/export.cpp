@@ -19,6 +19,7 @@
 #include "symbolizer/export/display.h"
 #include "symbolizer/export/folded.h"
 #include "symbolizer/export/graphviz.h"
+#include "symbolizer/export/html/report_page.h"
 #include "symbolizer/export/perf_script.h"
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/export/select.h"
@@ -32,17 +33,7 @@ struct ExportRequest {
   ExportTarget target;
   ExportSettings settings;
 
-  // Opened by each format itself, when it knows that it can be written.
-  Result<std::unique_ptr<ByteSink>> open() const {
-    const bool to_stdout = target.path == "-";
-    if (!to_stdout && target.fd < 0) return create_output(target.path);
-    const std::string shown = to_stdout ? "stdout" : target.path;
-    UniqueFd out(::fcntl(to_stdout ? STDOUT_FILENO : target.fd, F_DUPFD_CLOEXEC, 0));
-    if (!out) return errno_error("cannot write to " + shown);
-    std::unique_ptr<ByteSink> file = OutputFile::adopt(std::move(out), shown);
-    if (to_stdout || !shown.ends_with(".gz")) return file;
-    return make_gzip_sink(std::move(file));
-  }
+  Result<std::unique_ptr<ByteSink>> open() const { return open_target(target); }
 };
 
 namespace {
@@ -111,6 +102,11 @@ Result<void> write_json(const ExportRequest& request) {
   return write_text(request, compiles_json(request.analysis, request.compiles));
 }
 
+Result<void> write_html_page(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_html(request.analysis, request.compiles, *sink);
+}
+
 std::string dot_of(const ExportRequest& request) {
   const Analysis& analysis = request.analysis;
   const Attribution& attribution = analysis.attribution();
@@ -147,6 +143,8 @@ Result<void> write_svg(const ExportRequest& request) {
 }
 
 constexpr ExportFormat kFormats[] = {
+    {"html", "one page for a browser: tables, timeline, flame graph; needs no network", ".html",
+     write_html_page},
     {"pstats", "cProfile's format: pstats, snakeviz, gprof2dot, flameprof, tuna", ".profile",
      write_pstats},
     {"chrome", "chrome trace: ui.perfetto.dev, chrome://tracing (.gz in the name: compressed)",
@@ -164,6 +162,17 @@ constexpr ExportFormat kFormats[] = {
 };
 
 }  // namespace
+
+Result<std::unique_ptr<ByteSink>> open_target(const ExportTarget& target) {
+  const bool to_stdout = target.path == "-";
+  if (!to_stdout && target.fd < 0) return create_output(target.path);
+  const std::string shown = to_stdout ? "stdout" : target.path;
+  UniqueFd out(::fcntl(to_stdout ? STDOUT_FILENO : target.fd, F_DUPFD_CLOEXEC, 0));
+  if (!out) return errno_error("cannot write to " + shown);
+  std::unique_ptr<ByteSink> file = OutputFile::adopt(std::move(out), shown);
+  if (to_stdout || !shown.ends_with(".gz")) return file;
+  return make_gzip_sink(std::move(file));
+}
 
 std::span<const ExportFormat> export_formats() { return kFormats; }
 

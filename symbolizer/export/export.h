@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "symbolizer/base/file_output.h"
 #include "symbolizer/base/result.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/profile/analysis.h"
@@ -34,6 +36,9 @@ struct ExportTarget {
   std::string path;
   int fd = -1;  // that file where it is open already: written to, neither closed nor removed
 };
+
+// Opened by each format itself, when it knows that it can be written.
+Result<std::unique_ptr<ByteSink>> open_target(const ExportTarget& target);
 
 // Writes `format` to `target`.
 // `compile` restricts it to the compiles find_compiles (select.h) takes it for, "": everything.

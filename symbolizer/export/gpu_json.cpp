@@ -4,7 +4,7 @@
 
 #include "symbolizer/attribution/gpu_summary.h"
 #include "symbolizer/base/text.h"
-#include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/symbols/gpu_kernel_name.h"
 
 namespace dynprof {
 namespace {

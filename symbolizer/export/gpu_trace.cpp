@@ -10,12 +10,10 @@
 #include "symbolizer/export/gpu_occupancy.h"
 #include "symbolizer/export/gpu_rows.h"
 #include "symbolizer/export/trace_file.h"
-#include "symbolizer/symbols/demangle.h"
+#include "symbolizer/symbols/gpu_kernel_name.h"
 
 namespace dynprof {
 namespace {
-
-constexpr std::size_t kMaxMangled = 8192;
 
 const char* copy_kind(std::uint32_t kind) {
   static constexpr const char* kNames[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
@@ -260,12 +258,6 @@ class GpuSlices {
 };
 
 }  // namespace
-
-std::string gpu_kernel_name(std::string_view mangled) {
-  if (mangled.empty()) return "<kernel without a name>";
-  if (mangled.size() > kMaxMangled) return cap_text(mangled);
-  return cap_text(demangle(std::string(mangled).c_str()));
-}
 
 void write_device_properties(JsonWriter& json, const GpuWork& gpu) {
   if (gpu.devices().empty()) return;

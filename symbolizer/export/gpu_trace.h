@@ -6,9 +6,6 @@
 // samples give and exact times would cut across.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/base/json_writer.h"
 
@@ -21,8 +18,6 @@ struct TraceShared;
 void write_device_properties(JsonWriter& json, const GpuWork& gpu);
 // Names and order of the rows, before any slice.
 void write_gpu_rows(TraceShared& shared, TraceFile& file);
-// A kernel as it is shown: demangled, cut.
-std::string gpu_kernel_name(std::string_view mangled);
 void write_gpu_slices(TraceShared& shared, TraceFile& file);
 
 }  // namespace dynprof

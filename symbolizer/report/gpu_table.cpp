@@ -4,9 +4,10 @@
 #include <cmath>
 
 #include "symbolizer/attribution/gpu_summary.h"
-#include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
 #include "symbolizer/report/user_frames.h"
+#include "symbolizer/symbols/gpu_kernel_name.h"
 
 namespace dynprof {
 namespace {
@@ -60,16 +61,6 @@ class GpuTable {
   }
 
  private:
-  std::string name(const GpuKernelRow& row) const {
-    static constexpr const char* kCopies[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
-                                              "AtoD",    "DtoA", "DtoD", "HtoH", "PtoP"};
-    if (row.kind == DYNPROF_GPU_MEMSET) return "Memset";
-    if (row.kind == DYNPROF_GPU_MEMCPY)
-      return std::string("Memcpy ") +
-             kCopies[row.copy_kind < std::size(kCopies) ? row.copy_kind : 0];
-    return gpu_kernel_name(selection_.tables().strings[row.name]);
-  }
-
   std::string place(StackId stack) {
     const ResolvedFrames& frames = selection_.attribution().frames();
     if (innermost_.empty()) innermost_ = innermost_user_frames(selection_.tables(), frames);
@@ -111,11 +102,11 @@ class GpuTable {
     std::size_t shown = 0;
     for (const GpuKernelRow& row : summary_.kernels) {
       if (shown++ == kMaxKernels) break;
-      out_ += fmt::format("{:>9}{:>12}{:>9}{:>12}  {}  {}  {}\n",
-                          percent(row.total_ns, summary_.work_ns), duration(row.total_ns),
-                          grouped(row.calls), duration(row.total_ns / row.calls),
-                          cell(trace_id(row.id, row.backward), 9), cell(name(row), 24),
-                          cut(place(row.stack), 18, true));
+      out_ += fmt::format(
+          "{:>9}{:>12}{:>9}{:>12}  {}  {}  {}\n", percent(row.total_ns, summary_.work_ns),
+          duration(row.total_ns), grouped(row.calls), duration(row.total_ns / row.calls),
+          cell(trace_id(row.id, row.backward), 9),
+          cell(gpu_work_name(selection_.tables(), row), 24), cut(place(row.stack), 18, true));
     }
     if (summary_.kernels.size() > kMaxKernels)
       append_comment(out_, fmt::format("{} more kernels, each less",
@@ -154,6 +145,15 @@ class GpuTable {
 };
 
 }  // namespace
+
+std::string gpu_work_name(const Tables& tables, const GpuKernelRow& row) {
+  static constexpr const char* kCopies[] = {"Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
+                                            "AtoD",    "DtoA", "DtoD", "HtoH", "PtoP"};
+  if (row.kind == DYNPROF_GPU_MEMSET) return "Memset";
+  if (row.kind == DYNPROF_GPU_MEMCPY)
+    return std::string("Memcpy ") + kCopies[row.copy_kind < std::size(kCopies) ? row.copy_kind : 0];
+  return gpu_kernel_name(tables.strings[row.name]);
+}
 
 void append_gpu(std::string& out, const Selection& selection) {
   const GpuWork& gpu = selection.analysis.gpu();

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -16,24 +18,13 @@ constexpr std::size_t kMaxWaits = 20;
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// Processes of one title, for one compile, are one row.
-struct Row {
-  std::string title;
-  CompileIndex compile = kNoCompile;
-  JoinRule rule = JoinRule::kNone;
-  std::uint64_t count = 0, cpu_ns = 0, samples = 0, wall_ns = 0;
-};
-
 }  // namespace
 
-void append_processes(std::string& out, const Selection& selection) {
-  const Attribution& attribution = selection.attribution();
-  const ProcessTree& tree = selection.analysis.processes();
-  if (tree.all().empty()) return;
-  std::map<std::tuple<std::string, CompileIndex, JoinRule>, Row> by_key;
+std::vector<ProcessRow> process_rows(const ProcessTree& tree) {
+  std::map<std::tuple<std::string, CompileIndex, JoinRule>, ProcessRow> by_key;
   for (const ChildProcess& child : tree.all()) {
     const std::string title = tree.title(child);
-    Row& row = by_key[{title, child.compile, child.rule}];
+    ProcessRow& row = by_key[{title, child.compile, child.rule}];
     row.title = title;
     row.compile = child.compile;
     row.rule = child.rule;
@@ -42,10 +33,18 @@ void append_processes(std::string& out, const Selection& selection) {
     row.samples += child.samples;
     row.wall_ns += child.end_ns - child.begin_ns;
   }
-  std::vector<Row> rows;
+  std::vector<ProcessRow> rows;
   for (auto& [key, row] : by_key) rows.push_back(std::move(row));
   std::stable_sort(rows.begin(), rows.end(),
-                   [](const Row& a, const Row& b) { return a.cpu_ns > b.cpu_ns; });
+                   [](const ProcessRow& a, const ProcessRow& b) { return a.cpu_ns > b.cpu_ns; });
+  return rows;
+}
+
+void append_processes(std::string& out, const Selection& selection) {
+  const Attribution& attribution = selection.attribution();
+  const ProcessTree& tree = selection.analysis.processes();
+  if (tree.all().empty()) return;
+  const std::vector<ProcessRow> rows = process_rows(tree);
   out += "#\n";
   append_comment(
       out, fmt::format("Processes: {}; {:.2f} s of CPU for compiles, {:.2f} s shared by several, "
@@ -65,7 +64,7 @@ void append_processes(std::string& out, const Selection& selection) {
                      std::string(width, '.'),
                      std::string(kReportColumns - std::min<std::size_t>(59 + width, 90), '.'));
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
-    const Row& row = rows[i];
+    const ProcessRow& row = rows[i];
     const std::string id = row.compile == kNoCompile ? "-" : attribution.label(row.compile);
     std::string line =
         fmt::format("{:>9.3f}{:>10.3f}{:>8}{:>9}  {}  {}  ", seconds(row.cpu_ns),

@@ -5,40 +5,11 @@
 #include <set>
 
 #include "symbolizer/report/findings.h"
+#include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
 namespace {
-
-Selection select(const Analysis& analysis, const ReportOptions& options) {
-  Selection selection{analysis, options, options.compiles, {}};
-  const Attribution& attribution = analysis.attribution();
-  if (selection.compiles.empty()) {
-    selection.compiles.resize(attribution.compiles().size());
-    std::iota(selection.compiles.begin(), selection.compiles.end(), CompileIndex{0});
-  }
-  std::sort(selection.compiles.begin(), selection.compiles.end());
-  selection.compiles.erase(std::unique(selection.compiles.begin(), selection.compiles.end()),
-                           selection.compiles.end());
-  const std::vector<bool> helpers = helper_threads(analysis);
-  for (StackCount count : analysis.counts().all()) {
-    // Compilers and compile workers have no Python or no torch that says so.
-    if (count.compile == kNoCompile && count.phase == Phase::kRuntime && helpers[count.thread])
-      count.phase = Phase::kKernelCompile;
-    if (!options.compiles.empty() &&
-        !std::binary_search(selection.compiles.begin(), selection.compiles.end(), count.compile)) {
-      continue;
-    }
-    if (!options.phases.empty() && std::find(options.phases.begin(), options.phases.end(),
-                                             count.phase) == options.phases.end()) {
-      continue;
-    }
-    selection.counts.push_back(count);
-    selection.samples += count.samples;
-    selection.ns += count.ns;
-  }
-  return selection;
-}
 
 // Those of one compile.
 Selection part(const Selection& selection, CompileIndex compile) {
@@ -77,8 +48,38 @@ std::vector<bool> helper_threads(const Analysis& analysis) {
   return helpers;
 }
 
+Selection select_samples(const Analysis& analysis, const ReportOptions& options) {
+  Selection selection{analysis, options, options.compiles, {}};
+  const Attribution& attribution = analysis.attribution();
+  if (selection.compiles.empty()) {
+    selection.compiles.resize(attribution.compiles().size());
+    std::iota(selection.compiles.begin(), selection.compiles.end(), CompileIndex{0});
+  }
+  std::sort(selection.compiles.begin(), selection.compiles.end());
+  selection.compiles.erase(std::unique(selection.compiles.begin(), selection.compiles.end()),
+                           selection.compiles.end());
+  const std::vector<bool> helpers = helper_threads(analysis);
+  for (StackCount count : analysis.counts().all()) {
+    // Compilers and compile workers have no Python or no torch that says so.
+    if (count.compile == kNoCompile && count.phase == Phase::kRuntime && helpers[count.thread])
+      count.phase = Phase::kKernelCompile;
+    if (!options.compiles.empty() &&
+        !std::binary_search(selection.compiles.begin(), selection.compiles.end(), count.compile)) {
+      continue;
+    }
+    if (!options.phases.empty() && std::find(options.phases.begin(), options.phases.end(),
+                                             count.phase) == options.phases.end()) {
+      continue;
+    }
+    selection.counts.push_back(count);
+    selection.samples += count.samples;
+    selection.ns += count.ns;
+  }
+  return selection;
+}
+
 std::string render_report(const Analysis& analysis, const ReportOptions& options) {
-  Selection selection = select(analysis, options);
+  Selection selection = select_samples(analysis, options);
   std::string out;
   append_title(out, selection);
   if (options.compiles.empty()) {

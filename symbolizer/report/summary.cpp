@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/findings.h"
+#include "symbolizer/report/rows.h"
 #include "symbolizer/report/suggestions.h"
 
 namespace dynprof {
@@ -52,14 +55,16 @@ class Summary {
 
   // Whether something did not fit.
   bool append(std::string& out) {
-    add_compiling();
-    add_spent();
-    add_waiting();
-    add_longest();
-    add_advice();
-    fit();
+    add_all();
     for (const Entry& entry : entries_) append_item(out, entry.title, entry.text, entry.most);
     return cut_;
+  }
+
+  std::vector<std::pair<std::string, std::string>> items() {
+    add_all();
+    std::vector<std::pair<std::string, std::string>> items;
+    for (const Entry& entry : entries_) items.emplace_back(entry.title, one_line(entry.text));
+    return items;
   }
 
   void append_details(std::string& out) {
@@ -74,6 +79,15 @@ class Summary {
   void add(const char* title, std::string text) { add(title, std::move(text), limits_.lines); }
   void add(const char* title, std::string text, std::size_t most, int keep = 0) {
     entries_.push_back({title, std::move(text), most, keep});
+  }
+
+  void add_all() {
+    add_compiling();
+    add_spent();
+    add_waiting();
+    add_longest();
+    add_advice();
+    fit();
   }
 
   void add_advice() {
@@ -331,6 +345,11 @@ class Summary {
 };
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> summary_items(const Selection& selection,
+                                                               const Findings& findings) {
+  return Summary(selection, findings, kSummary).items();
+}
 
 bool append_summary(std::string& out, const Selection& selection, const Findings& findings) {
   return Summary(selection, findings, kSummary).append(out);

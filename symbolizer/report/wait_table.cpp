@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 
 #include "symbolizer/attribution/process_command.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -16,29 +16,22 @@ constexpr std::size_t kRows = 15;
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-struct Row {
-  WaitKind kind = WaitKind::kOther;
-  ThreadId thread = 0;
-  FrameId frame = 0;
-  bool has_frame = false;
-  std::uint64_t ns = 0;
-  std::uint64_t count = 0;
-};
+std::string place_text(const ResolvedFrame& frame, std::size_t width) {
+  if (frame.kind != FrameKind::kPython)
+    return cut(fmt::format("{} in {}", frame.function, base_name(frame.file)), width);
+  const std::string place =
+      cut(fmt::format(" {}:{}", base_name(frame.file), frame.line), width * 2 / 3, true);
+  return cut(frame.function, width - display_width(place), true) + place;
+}
 
-// Waits by kind, and by kind and innermost line of Python.
-struct WaitSums {
-  std::array<std::uint64_t, kWaitKinds> ns{};
-  std::array<std::uint64_t, kWaitKinds> count{};
-  std::uint64_t runnable_ns = 0, all_ns = 0, with_stack_ns = 0;
-  std::vector<Row> rows;
-};
+}  // namespace
 
-WaitSums sum_up(const Selection& selection) {
+WaitSums sum_waits(const Selection& selection) {
   const Tables& tables = selection.tables();
   const Waits& waits = selection.analysis.counts().recorded_waits();
   const bool all = selection.options.compiles.empty();
   WaitSums sums;
-  std::map<std::tuple<WaitKind, FrameId, std::string_view>, Row> rows;
+  std::map<std::tuple<WaitKind, FrameId, std::string_view>, WaitRow> rows;
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
     if (wait.kind == WaitKind::kNone) continue;
@@ -56,7 +49,7 @@ WaitSums sum_up(const Selection& selection) {
     FrameId frame = 0;
     const bool has_frame = Waits::place_of(tables, wait.stack, frame);
     const std::string_view comm = tables.strings[tables.threads[wait.thread].comm];
-    Row& row = rows[{wait.kind, has_frame ? frame : 0, comm}];
+    WaitRow& row = rows[{wait.kind, has_frame ? frame : 0, comm}];
     row.kind = wait.kind;
     row.thread = wait.thread;
     row.frame = frame;
@@ -66,23 +59,13 @@ WaitSums sum_up(const Selection& selection) {
   }
   for (auto& [key, row] : rows) sums.rows.push_back(row);
   std::stable_sort(sums.rows.begin(), sums.rows.end(),
-                   [](const Row& a, const Row& b) { return a.ns > b.ns; });
+                   [](const WaitRow& a, const WaitRow& b) { return a.ns > b.ns; });
   return sums;
 }
 
-std::string place_text(const ResolvedFrame& frame, std::size_t width) {
-  if (frame.kind != FrameKind::kPython)
-    return cut(fmt::format("{} in {}", frame.function, base_name(frame.file)), width);
-  const std::string place =
-      cut(fmt::format(" {}:{}", base_name(frame.file), frame.line), width * 2 / 3, true);
-  return cut(frame.function, width - display_width(place), true) + place;
-}
-
-}  // namespace
-
 void append_waits(std::string& out, const Selection& selection) {
   if (selection.tables().waits.empty()) return;
-  const WaitSums sums = sum_up(selection);
+  const WaitSums sums = sum_waits(selection);
   if (sums.all_ns == 0) return;
   out += "#\n";
   append_comment(
@@ -107,7 +90,7 @@ void append_waits(std::string& out, const Selection& selection) {
   const std::vector<std::string> commands = thread_commands(selection.tables());
   std::size_t left_out = 0;
   for (std::size_t i = 0; i < sums.rows.size(); ++i) {
-    const Row& row = sums.rows[i];
+    const WaitRow& row = sums.rows[i];
     if (i >= kRows || row.ns * 1000 < sums.all_ns) {
       left_out = sums.rows.size() - i;
       break;

@@ -17,7 +17,7 @@ sys.path.insert(0, str(REPO / "tests"))
 
 import support  # noqa: E402
 
-FORMATS = ("pstats", "chrome", "folded", "speedscope", "perf-script")
+FORMATS = ("pstats", "chrome", "folded", "speedscope", "perf-script", "html")
 
 
 def measure(argv):

@@ -126,7 +126,7 @@ def test_every_format_from_a_truncated_recording(dynprof, tmp_path, intact):
     content = intact
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "recording.dynprof").write_bytes(content[: len(content) * 2 // 3])
-    for name in ("pstats", "chrome", "folded"):
+    for name in ("pstats", "chrome", "folded", "html"):
         result = dynprof.run("export", tmp_path / "r", "-f", name, "-o", tmp_path / name)
         assert result.rc == 0, result
         assert WARNING.search(result.err), f"{name}: does not say what was lost\n{result}"

@@ -13,12 +13,13 @@ import sys
 
 import pytest
 
+import browser as browsers
 import json_schema
 import support
 
 pytestmark = pytest.mark.root_bpf
 
-FORMATS = ("pstats", "chrome", "folded", "speedscope", "perf-script")
+FORMATS = ("pstats", "chrome", "folded", "speedscope", "perf-script", "html")
 
 
 def stem(row):
@@ -41,12 +42,12 @@ def test_files_are_where_they_should_be(compile_run):
         for path in compile_run.directory.rglob("*")
         if path.is_file()
     }
-    assert {"recording.dynprof", "report.txt", "compiles.json", "trace.json.gz"} <= names
+    assert {"recording.dynprof", "report.txt", "report.html", "compiles.json", "trace.json.gz"} <= names
     for row in compile_run.ledger["compiles"]:
         assert f"compiles/{stem(row)}.profile" in names
         assert f"compiles/{stem(row)}.trace.json.gz" in names
     known = re.compile(
-        r"recording\.dynprof|report\.txt|compiles\.json|trace\.json\.gz|"
+        r"recording\.dynprof|report\.(txt|html)|compiles\.json|trace\.json\.gz|"
         r"(compiles/(_compile_inner|compile_backward)_\d+_\d+(_\d+)?"
         r"\.(profile|trace\.json\.gz|(dynamo\.)?svg|dynamo\.profile))|generated/.*"
     )
@@ -279,3 +280,31 @@ def test_a_terminal_shows_what_is_being_done(spawn, dynprof, tmp_path):
     assert sampled and named and captured, lines
     assert sampled[-1] < named[0] <= named[-1] < captured[0], lines
     assert max(len(lines[i]) for i in sampled + named) < 80, lines
+
+
+# ---- the page ------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_real_compile(compile_run, tmp_path):
+    page = compile_run.directory / "report.html"
+    assert page.stat().st_size < 5_000_000
+    browser = browsers.Browser(tmp_path)
+    try:
+        browser.look()
+        browser.open(page)
+        assert browser.console == [] and browser.requests == [page.resolve().as_uri()]
+        ids = browser.evaluate("data.tables[0].rows.map((row) => row.cells[0])")
+        assert len(ids) == len(compile_run.ledger["compiles"])
+        # The flame graph's time of a compile is the ledger's.
+        groups = browser.evaluate("data.flame.groups.map((group) => [group.name, group.cpu])")
+        times = dict(reversed(groups))
+        for row in compile_run.ledger["compiles"]:
+            if row["kind"] == "forward" and row["repeat"] == 1 and row["cpu_s"]:
+                label = row["trace_id"] + (f"_{row['attempt']}" if row["attempt"] else "")
+                assert abs(times[label] / 1e6 - row["cpu_s"]) < 0.001, label
+        summary = browser.evaluate("data.summary.map((line) => line[0])")
+        report = (compile_run.directory / "report.txt").read_text()
+        assert summary and all(re.search(rf"^  {title} ", report, re.M) for title in summary)
+        assert browser.evaluate("document.querySelectorAll('#timeline canvas').length") == 1
+    finally:
+        browser.close()

@@ -115,7 +115,7 @@ TEST_F(OutputsTest, ACompileThatOnlyEdgesShow) {
   }
   write();
   EXPECT_EQ(files(), (std::set<std::string>{"out/compiles.json", "out/recording.dynprof",
-                                            "out/report.txt", "out/trace.json.gz"}));
+                                            "out/report.html", "out/report.txt", "out/trace.json.gz"}));
   auto ledger = nlohmann::json::parse(slurp("out/compiles.json"));
   ASSERT_EQ(ledger["compiles"].size(), 1u);
   EXPECT_EQ(ledger["compiles"][0]["trace_id"], "0/0");

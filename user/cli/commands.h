@@ -8,6 +8,7 @@ namespace dynprof {
 int run_record(const CommandLine& line, const std::string& shown_command);
 int run_report(const CommandLine& line);
 int run_export(const CommandLine& line);
+int run_compare(const CommandLine& line);
 int run_compiles(const CommandLine& line);
 int run_dump(const CommandLine& line);
 int run_top(const CommandLine& line);

@@ -17,8 +17,8 @@
 namespace dynprof {
 namespace {
 
-constexpr std::string_view kVerbs[] = {"record", "report", "export", "compiles",
-                                       "dump",   "top",    "doctor"};
+constexpr std::string_view kVerbs[] = {"record",   "report", "export", "compare",
+                                       "compiles", "dump",   "top",    "doctor"};
 
 constexpr const char* kDescription =
     "Shows where a live Python process spends its torch.compile time, by trace id.\nTo start:  "
@@ -178,6 +178,14 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
   for (const ExportFormat& format : export_formats())
     formats += fmt::format("  {:<12} {}\n", format.name, format.description);
   verb->footer(formats);
+}
+
+void add_compare(CLI::App& app, CommandLine& line) {
+  CLI::App* verb = app.add_subcommand("compare", "show what takes more time in a second recording");
+  verb->add_option("a", line.compare.a, "output directory or recording file")->required();
+  verb->add_option("b", line.compare.b, "the one to compare with it")->required();
+  verb->add_option("--html", line.compare.html, "also write a page with a differential flame graph")
+      ->type_name("FILE");
 }
 
 void add_compiles(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -352,6 +360,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   add_record(app, line, raw);
   add_report(app, line);
   add_export(app, line, raw);
+  add_compare(app, line);
   add_compiles(app, line, raw);
   add_dump(app, line, raw);
   add_top(app, line, raw);
@@ -374,9 +383,10 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
       std::string suggestion =
           nearest(words[0], std::vector<std::string>(std::begin(kVerbs), std::end(kVerbs)));
       return usage_error(fmt::format("unknown verb '{}'", words[0]),
-                         suggestion.empty() ? "verbs are record, report, export, compiles, dump, "
-                                              "top and doctor; dynprof-bpf --help"
-                                            : fmt::format("did you mean {}?", suggestion));
+                         suggestion.empty()
+                             ? "verbs are record, report, export, compare, compiles, "
+                               "dump, top and doctor; dynprof-bpf --help"
+                             : fmt::format("did you mean {}?", suggestion));
     }
     words.insert(words.begin(), "record");
     line.record.print_report = true;
@@ -404,6 +414,8 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   if (verb == "record") {
     line.verb = Verb::kRecord;
     TRY(finish_record(line, raw));
+  } else if (verb == "compare") {
+    line.verb = Verb::kCompare;
   } else if (verb == "compiles") {
     line.verb = Verb::kCompiles;
     ASSIGN_OR_RETURN(line.compiles.pid, one_pid(raw.compiles_pid, "compiles"));

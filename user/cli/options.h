@@ -46,6 +46,11 @@ struct ExportOptions {
   std::string symbols;
 };
 
+struct CompareOptions {
+  std::string a, b;  // output directories, or recording files
+  std::string html;  // file to create; "": none
+};
+
 struct CompilesOptions {
   std::int32_t pid = 0;
   bool json = false;
@@ -69,13 +74,14 @@ struct DoctorOptions {
   bool json = false;
 };
 
-enum class Verb { kRecord, kReport, kExport, kCompiles, kDump, kTop, kDoctor, kDone };
+enum class Verb { kRecord, kReport, kExport, kCompare, kCompiles, kDump, kTop, kDoctor, kDone };
 
 struct CommandLine {
   Verb verb = Verb::kDone;  // kDone: --help or --version was answered
   RecordOptions record;
   ReportArguments report;
   ExportOptions exports;
+  CompareOptions compare;
   CompilesOptions compiles;
   DumpOptions dump;
   TopOptions top;

@@ -16,6 +16,7 @@
 #include "symbolizer/export/compiles_json.h"
 #include "symbolizer/export/dynamo_pstats.h"
 #include "symbolizer/export/graphviz.h"
+#include "symbolizer/export/html/report_page.h"
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/profile/analysis.h"
 #include "symbolizer/recording/open_fd.h"
@@ -61,6 +62,7 @@ class Outputs {
         failed(made.error());
     }
     write_file(directory_, "compiles.json", compiles_json(analysis_));
+    write_page();
     write_profiles();
     write_dynamo_profiles();
     write_generated_code();
@@ -89,6 +91,12 @@ class Outputs {
     if (!file) return failed(file.error());
     (*file)->write(bytes);
     if (auto done = (*file)->finish(); !done) failed(done.error());
+  }
+
+  void write_page() {
+    auto file = directory_.file("report.html");
+    if (!file) return failed(file.error());
+    if (auto done = write_html(analysis_, {}, **file); !done) failed(done.error());
   }
 
   void find_dot_program() {
@@ -253,6 +261,7 @@ Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_
   const std::string shown = escape_terminal(directory.path());
   terminal.line(fmt::format("Wrote {}/", shown));
   terminal.line(fmt::format("  report.txt        less {}/report.txt", shown));
+  terminal.line("  report.html       the same with a timeline and a flame graph, for a browser");
   terminal.line("  trace.json.gz     drop it on https://ui.perfetto.dev or https://speedscope.app");
   if (CompileIndex first = outputs.first_sampled(); first != kNoCompile) {
     const std::size_t compiles = attribution.compiles().size();

@@ -1,0 +1,29 @@
+"use strict";
+
+function addSummary() {
+  const section = addSection("summary", data.sides.length === 2 ? "Comparison" : "Summary");
+  const list = element("dl", { class: "summary" });
+  for (const [title, text] of data.summary) list.append(element("dt", {}, title), element("dd", {}, text));
+  section.append(list);
+}
+
+function addTable(table) {
+  const section = addSection(table.id, table.title, table.note);
+  if (table.rows.length === 0) section.append(element("p", { class: "note" }, "None."));
+  else new TableView(table, section);
+}
+
+function addAbout() {
+  const section = addSection("about", "Recording");
+  section.append(element("ul", { class: "about" }, ...data.about.map((line) => element("li", {}, line))));
+}
+
+document.getElementById("title").textContent = data.title;
+document.title = `dynprof-bpf: ${data.title}`;
+addSummary();
+for (const table of data.tables.slice(0, 1)) addTable(table);
+addTimeline();
+addFlame();
+for (const table of data.tables.slice(1)) addTable(table);
+addCode();
+addAbout();
