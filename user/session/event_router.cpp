@@ -19,16 +19,16 @@ void EventRouter::on(const SampleView& view) {
   const auto pid = static_cast<pid_t>(view.sample.header.pid);
   // New: its fork event was lost, or a sample taken just before its exit comes after it.
   FollowedProcess& process = to_.processes.follow(pid, 0);
-  to_.processes.inherit(pid, to_.kernel);
+  to_.processes.inherit(pid);
   to_.encoder.encode(view, process);
-  if (to_.native) to_.native->look_for_code(view.sample, process, to_.kernel);
+  if (to_.native) to_.native->look_for_code(view.sample, process);
 }
 
 void EventRouter::on(const WaitStackView& view) {
   FollowedProcess* process = process_of(view.stack.sample.header);
   if (!to_.off_cpu || !process) return;
   to_.off_cpu->on_stack(view.stack, *process, to_.encoder);
-  if (to_.native) to_.native->look_for_code(view.stack.sample, *process, to_.kernel);
+  if (to_.native) to_.native->look_for_code(view.stack.sample, *process);
 }
 
 void EventRouter::on(const dp_wait_event& event) {
@@ -36,20 +36,20 @@ void EventRouter::on(const dp_wait_event& event) {
 }
 
 void EventRouter::on(const dp_phase_event& event) {
-  if (auto* process = process_of(event.header)) process->on_phase(event, to_.writer, to_.kernel);
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to_.writer);
 }
 
 void EventRouter::on(const dp_inline_event& event) {
-  if (auto* process = process_of(event.header)) process->on_inline(event, to_.writer, to_.kernel);
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to_.writer);
 }
 
 void EventRouter::on(const dp_probe_event& event) {
-  if (auto* process = process_of(event.header)) process->on_probe(event, to_.writer, to_.kernel);
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to_.writer);
 }
 
 void EventRouter::on(const GpuEventView& view) {
-  if (auto* process = process_of(view.header))
-    to_.gpu.on_event(view, *process, to_.encoder, to_.writer);
+  FollowedProcess* process = process_of(view.header);
+  if (process && !to_.gpu.on_event(view, *process, to_.encoder, to_.writer)) ++to_.losses.malformed;
 }
 
 void EventRouter::on(const ProcessEventView& view) {
@@ -58,7 +58,7 @@ void EventRouter::on(const ProcessEventView& view) {
   to_.lives.event(view, to_.writer);
   switch (event.header.kind) {
     case DP_EVENT_FORK:
-      to_.processes.forked(pid, static_cast<pid_t>(event.parent_pid), to_.kernel);
+      to_.processes.forked(pid, static_cast<pid_t>(event.parent_pid));
       to_.gpu.forget(pid);
       to_.gpu.forked(pid);
       return;
@@ -74,21 +74,21 @@ void EventRouter::on(const ProcessEventView& view) {
 void EventRouter::on_exec(pid_t pid, const ProcessEventView& view) {
   FollowedProcess* process = to_.processes.find(pid);
   if (!process) return;
-  to_.processes.image_ends(pid, to_.kernel);
+  to_.processes.image_ends(pid);
   process->forget_image(view.event.header.time_ns);
-  process->runs(view.event.comm, view.exe, view.args);
+  process->identity().runs(view.event.comm, view.exe, view.args);
   if (to_.native && exec_rate_.is_low(view.event.header.time_ns)) to_.native->give(*process);
   to_.gpu.forget(pid);
   // What we told the kernel side while the event was under way was of the old image.
-  (void)process->tell_kernel(to_.kernel);
+  (void)process->entry().update();
   if (to_.targets.contains(pid) && !std::exchange(to_.launched, false))
-    to_.note(fmt::format("process {} has started another program", pid));
+    to_.notes.add(fmt::format("process {} has started another program", pid));
 }
 
 void EventRouter::on_exit(pid_t pid) {
   FollowedProcess* process = to_.processes.find(pid);
   if (!process) return;
-  to_.processes.image_ends(pid, to_.kernel);
+  to_.processes.image_ends(pid);
   process->describe(to_.writer);
   if (to_.targets.contains(pid)) {
     to_.targets.ended(pid);

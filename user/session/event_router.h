@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <span>
-#include <string>
+#include <utility>
 
 #include "user/gpu/gpu_collector.h"
 #include "user/kernel/event_view.h"
@@ -14,6 +13,7 @@
 #include "user/process/process_table.h"
 #include "user/process/sample_encoder.h"
 #include "user/session/exec_rate.h"
+#include "user/session/notes.h"
 #include "user/session/session_losses.h"
 #include "user/session/targets.h"
 #include "user/waits/off_cpu.h"
@@ -24,7 +24,6 @@ class EventRouter {
  public:
   // All outlive the router.
   struct Parts {
-    KernelSide& kernel;
     RecordingWriter& writer;
     SampleEncoder& encoder;
     ProcessTable& processes;
@@ -34,7 +33,7 @@ class EventRouter {
     OffCpu* off_cpu;       // null: waits are not recorded
     NativeSpaces* native;  // null: native stacks are not recorded
     SessionLosses& losses;
-    std::function<void(const std::string& sentence)> note;
+    Notes& notes;
     bool launched;  // the target's first exec is the command itself
   };
 

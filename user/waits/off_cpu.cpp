@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "offcpu.skel.h"
 #include "offcpu_plain.skel.h"
@@ -162,22 +164,23 @@ class LoadedOffCpu final : public OffCpu {
     end_ns_ = monotonic_ns();
   }
 
-  void finish(const FindProcess& find, RecordingWriter& writer) override {
+  void finish(ProcessTable& processes, RecordingWriter& writer) override {
     for (const dp_thread_time& place : found_) {
       dp_wait_event mark = event_of(place, place.out_ns);
       mark.begin_ns = place.out_ns;
       mark.flags = DP_WAIT_MARK;
-      record(mark, find(static_cast<pid_t>(place.pid)), writer, 0);
+      record(mark, processes.find(static_cast<pid_t>(place.pid)), writer, 0);
     }
-    write_sums(find, writer);
+    write_sums(processes, writer);
     for (std::uint32_t slot = 0; slot < DP_THREAD_TIMES; ++slot) {
       dp_thread_time place = {};
       if (bpf_map__lookup_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
                                sizeof place, 0) != 0 ||
           place.tid == 0 || (place.flags & DP_THREAD_ENDED))
         continue;
-      if (place.sum.count > 0) record(place.sum, find(static_cast<pid_t>(place.pid)), writer, 0);
-      FollowedProcess* process = find(static_cast<pid_t>(place.pid));
+      if (place.sum.count > 0)
+        record(place.sum, processes.find(static_cast<pid_t>(place.pid)), writer, 0);
+      FollowedProcess* process = processes.find(static_cast<pid_t>(place.pid));
       if (process) write_last(place, *process, writer);
     }
   }
@@ -219,7 +222,7 @@ class LoadedOffCpu final : public OffCpu {
     record(event, &process, writer, 0);
   }
 
-  void write_sums(const FindProcess& find, RecordingWriter& writer) {
+  void write_sums(ProcessTable& processes, RecordingWriter& writer) {
     auto sums = std::make_unique<dp_wait_sums>();
     const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
     for (std::uint32_t cpu = 0; cpu < cpus; ++cpu) {
@@ -227,14 +230,15 @@ class LoadedOffCpu final : public OffCpu {
                                sizeof *sums, 0) != 0)
         continue;
       for (const dp_wait_event& event : sums->slots)
-        if (event.count > 0) record(event, find(static_cast<pid_t>(event.header.pid)), writer, 0);
+        if (event.count > 0)
+          record(event, processes.find(static_cast<pid_t>(event.header.pid)), writer, 0);
     }
   }
 
   ThreadId thread_of(const dp_wait_event& event, FollowedProcess* process,
                      RecordingWriter& writer) {
     const auto tid = static_cast<pid_t>(event.header.tid);
-    if (process) return process->thread(tid, writer);
+    if (process) return process->identity().threads().of(tid, writer);
     return writer.thread(
         {static_cast<std::int32_t>(event.header.pid), static_cast<std::int32_t>(tid), 0});
   }
