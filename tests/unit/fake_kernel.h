@@ -52,8 +52,6 @@ class FakeKernel final : public KernelSide {
   Result<void> attach_process_events() override { return {}; }
   Result<Link> attach_sampler(UniqueFd) override { return error("no samples"); }
   void detach() override {}
-  int unwind_tables_fd() const override { return -1; }
-  int native_spaces_fd() const override { return -1; }
   int ring_fd() const override { return -1; }
   bool consume(const Visitor& visit, const DrainBudget&) override {
     for (std::size_t i = 0; i < at_once && !events.empty(); ++i) {

@@ -18,7 +18,7 @@ class NativeSpaces {
   static std::unique_ptr<NativeSpaces> start(const KernelSide& kernel, const NativeLimits& limits) {
     auto spaces = std::make_unique<NativeSpaces>();
     spaces->unwind_ =
-        NativeUnwind::start(kernel.unwind_tables_fd(), kernel.native_spaces_fd(), limits);
+        NativeUnwind::start(kernel.map_fd("unwind_tables"), kernel.map_fd("native_spaces"), limits);
     return spaces;
   }
 
