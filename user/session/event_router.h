@@ -43,19 +43,7 @@ class EventRouter {
   void route(std::span<const std::byte> bytes);
 
  private:
-  void on(const SampleView& view);
-  void on(const WaitStackView& view);
-  void on(const dp_wait_event& event);
-  void on(const dp_phase_event& event);
-  void on(const dp_inline_event& event);
-  void on(const dp_probe_event& event);
-  void on(const ProcessEventView& view);
-  void on(const GpuEventView& view);
-  void on_exec(pid_t pid, const ProcessEventView& view);
-  void on_exit(pid_t pid);
-  FollowedProcess* process_of(const dp_event_header& header) {
-    return to_.processes.find(static_cast<pid_t>(header.pid));
-  }
+  struct Handlers;
 
   Parts to_;
   ExecRate exec_rate_;
