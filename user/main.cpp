@@ -24,10 +24,7 @@ std::string shown_command(int argc, char** argv) {
 int run(int argc, char** argv) {
   using namespace dynprof;
   auto line = parse_command_line(argc, argv);
-  if (!line) {
-    print_error(line.error());
-    return line.error().exit_code;
-  }
+  if (!line) return fail(line.error());
   switch (line->verb) {
     case Verb::kRecord:
       return run_record(*line, shown_command(argc, argv));

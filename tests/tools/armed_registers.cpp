@@ -10,18 +10,19 @@
 #include <vector>
 
 #include "debug_registers.skel.h"
+#include "user/kernel/bpf_object.h"
 #include "user/kernel/perf_event.h"
-#include "user/kernel/skeleton.h"
 
 int main(int argc, char** argv) {
   if (argc != 3) {
     fmt::print(stderr, "usage: armed_registers TID SECONDS\n");
     return 2;
   }
-  dynprof::Skeleton<debug_registers_bpf> skeleton(debug_registers_bpf::open());
-  if (!skeleton) return 1;
+  auto opened = dynprof::open_object<debug_registers_bpf>("debug-register");
+  if (!opened) return 1;
+  const auto& skeleton = *opened;
   skeleton->rodata->tid = static_cast<std::uint32_t>(std::atoi(argv[1]));
-  if (debug_registers_bpf::load(skeleton.get()) != 0) {
+  if (!dynprof::load_object("debug-register", *skeleton)) {
     fmt::print("this kernel keeps perf events of threads otherwise\n");
     return 77;
   }

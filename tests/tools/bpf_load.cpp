@@ -24,6 +24,7 @@
 #include "sampler.skel.h"
 #include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
+#include "user/kernel/bpf_object.h"
 #include "user/kernel/direct_map.h"
 #include "user/preflight/capabilities.h"
 #include "watchpoints.skel.h"
@@ -45,11 +46,15 @@ void with_direct_map(S* skeleton) {
 }
 
 template <class S>
-int load(
+bool load(
     std::vector<Loaded>& results, void (*prepare)(S*) = [](S*) {}) {
-  S* skeleton = S::open();
-  if (!skeleton) return -errno;
-  prepare(skeleton);
+  auto opened = dynprof::open_object<S>("tested");
+  if (!opened) {
+    fmt::print(stderr, "{}\n", opened.error().what);
+    return false;
+  }
+  const dynprof::Skeleton<S>& skeleton = *opened;
+  prepare(skeleton.get());
   std::map<std::string, std::vector<char>> logs;
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton->obj) {
@@ -58,18 +63,18 @@ int load(
     bpf_program__set_log_buf(program, log.data(), log.size());
     bpf_program__set_log_level(program, kStatsOnly);
   }
-  int rc = S::load(skeleton);
+  const auto loading = dynprof::load_object("tested", *skeleton);
   for (auto& [name, log] : logs) {
     Loaded loaded{name, 0};
     // Linux 7.2 has such a line for each part of a program, and one for all of it at the end.
     const std::string_view said(log.data());
     if (const std::size_t at = said.rfind("processed "); at != said.npos)
       loaded.verified = std::strtoull(log.data() + at + std::strlen("processed "), nullptr, 10);
-    if (rc) fmt::print(stderr, "{}:\n{}\n", name, log.data());
+    if (!loading) fmt::print(stderr, "{}:\n{}\n", name, log.data());
     results.push_back(loaded);
   }
-  S::destroy(skeleton);
-  return rc;
+  if (!loading) fmt::print(stderr, "{}\n", loading.error().what);
+  return loading.has_value();
 }
 
 std::map<std::string, std::uint64_t> read_budget(const char* path) {
@@ -104,22 +109,22 @@ int main(int argc, char** argv) {
   auto budget = read_budget(argv[1]);
   std::vector<Loaded> results;
   int failed = 0;
-  if (load<sampler_bpf>(results) != 0) failed++;
-  if (load<sampler_bpf>(results, with_direct_map) != 0) failed++;
-  if (load<process_bpf>(results) != 0) failed++;
-  if (load<watchpoints_bpf>(results) != 0) failed++;
-  if (load<uprobes_bpf>(results) != 0) failed++;
-  if (load<gpu_bpf>(results) != 0) failed++;
-  if (load<pid_level_bpf>(results) != 0) failed++;
+  if (!load<sampler_bpf>(results)) failed++;
+  if (!load<sampler_bpf>(results, with_direct_map)) failed++;
+  if (!load<process_bpf>(results)) failed++;
+  if (!load<watchpoints_bpf>(results)) failed++;
+  if (!load<uprobes_bpf>(results)) failed++;
+  if (!load<gpu_bpf>(results)) failed++;
+  if (!load<pid_level_bpf>(results)) failed++;
   const bool direct_map = has_rdonly_cast();
-  if (direct_map && load<direct_map_bpf>(results) != 0) failed++;
-  if (load<offcpu_bpf>(results) != 0) failed++;
-  if (load<offcpu_bpf>(results, with_direct_map) != 0) failed++;
-  if (load<sampler_plain_bpf>(results) != 0) failed++;
-  if (load<offcpu_plain_bpf>(results) != 0) failed++;
+  if (direct_map && !load<direct_map_bpf>(results)) failed++;
+  if (!load<offcpu_bpf>(results)) failed++;
+  if (!load<offcpu_bpf>(results, with_direct_map)) failed++;
+  if (!load<sampler_plain_bpf>(results)) failed++;
+  if (!load<offcpu_plain_bpf>(results)) failed++;
   // As on a kernel whose scheduler does not tell delays.
   auto without = [](offcpu_bpf* skeleton) { skeleton->rodata->scheduler_keeps_delays = false; };
-  if (load<offcpu_bpf>(results, without) != 0) failed++;
+  if (!load<offcpu_bpf>(results, without)) failed++;
   int passed = 0;
   for (const Loaded& loaded : results) {
     auto limit = budget.find(loaded.program);

@@ -13,11 +13,12 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "bpf/limits.h"
 #include "direct_map.skel.h"
+#include "user/kernel/bpf_object.h"
 #include "user/kernel/direct_map.h"
-#include "user/kernel/skeleton.h"
 
 namespace {
 
@@ -33,8 +34,7 @@ bool kernel_offers_it() {
 
 class Reader {
  public:
-  explicit Reader(const dynprof::DirectMap& map)
-      : map_(map), skeleton_(direct_map_bpf::open_and_load()) {}
+  explicit Reader(const dynprof::DirectMap& map) : map_(map), skeleton_(loaded()) {}
 
   // Whether both words are read in place, and come out right.
   bool reads(std::uint64_t first, std::uint64_t second, std::uint64_t a, std::uint64_t b) {
@@ -46,10 +46,7 @@ class Reader {
     data->expected[0] = a;
     data->expected[1] = b;
     data->first = at_;
-    LIBBPF_OPTS(bpf_test_run_opts, options);
-    return bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.find_direct_map), &options) ==
-               0 &&
-           data->base == map_.base;
+    return dynprof::run_once(skeleton_->progs.find_direct_map) && data->base == map_.base;
   }
   bool reads(const std::uint64_t* first, const std::uint64_t* second) {
     return reads(reinterpret_cast<std::uint64_t>(first), reinterpret_cast<std::uint64_t>(second),
@@ -63,6 +60,12 @@ class Reader {
   }
 
  private:
+  static dynprof::Skeleton<direct_map_bpf> loaded() {
+    auto skeleton = dynprof::open_object<direct_map_bpf>("direct-map");
+    if (!skeleton || !dynprof::load_object("direct-map", **skeleton)) return nullptr;
+    return std::move(*skeleton);
+  }
+
   dynprof::DirectMap map_;
   dynprof::Skeleton<direct_map_bpf> skeleton_;
   std::uint64_t at_ = 0;

@@ -1,7 +1,10 @@
-// The kernel side without a kernel: says yes to everything and remembers what it was told. No events
-// come from it; a test hands them out itself.
+// The kernel side without a kernel: accepts everything and remembers it. The events and counters that come
+// from it are put there by a test.
 #pragma once
 
+#include <cstddef>
+#include <deque>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -18,6 +21,9 @@ class FakeKernel final : public KernelSide {
   std::map<std::pair<std::uint32_t, std::uint64_t>, dp_marker_code> codes;
   std::map<std::uint32_t, dp_torch_thread> torch_threads;
   bool probes = true;
+  std::deque<std::vector<std::byte>> events;                      // not yet consumed
+  std::size_t at_once = std::numeric_limits<std::size_t>::max();  // consume() hands out this many
+  Counters counted = {};
 
   Result<void> set_process(std::uint32_t pid, const dp_process& process) override {
     processes[pid] = process;
@@ -46,12 +52,16 @@ class FakeKernel final : public KernelSide {
   Result<void> attach_process_events() override { return {}; }
   Result<Link> attach_sampler(UniqueFd) override { return error("no samples"); }
   void detach() override {}
-  int unwind_tables_fd() const override { return -1; }
-  int native_spaces_fd() const override { return -1; }
   int ring_fd() const override { return -1; }
-  bool consume(const Visitor&, const DrainBudget&) override { return true; }
+  bool consume(const Visitor& visit, const DrainBudget&) override {
+    for (std::size_t i = 0; i < at_once && !events.empty(); ++i) {
+      visit(events.front());
+      events.pop_front();
+    }
+    return events.empty();
+  }
   std::uint64_t ring_capacity() const override { return 0; }
-  Counters counters() const override { return {}; }
+  Counters counters() const override { return counted; }
   int map_fd(const char*) const override { return -1; }
   Result<void> add_ring(int) override { return {}; }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "tests/unit/recording_example.h"
 
@@ -26,6 +27,8 @@ class MemoryRecording {
     recording_ = std::move(*read);
     return recording_->tables();
   }
+  // After read().
+  std::vector<Sample> samples() const { return samples_of(*recording_); }
 
  private:
   UniqueFd file_;

@@ -16,66 +16,66 @@ constexpr pid_t kParent = 0x7ffffff0, kChild = 0x7ffffff1, kGrandchild = 0x7ffff
 
 class ProcessTableTest : public testing::Test {
  protected:
-  ProcessTableTest() { table.follow(kParent, 0).set_native_space(space); }
-  const NativeSpace* space_of(pid_t pid) { return table.find(pid)->native_space().get(); }
+  ProcessTableTest() { table.follow(kParent, 0).native().set_space(space); }
+  const NativeSpace* space_of(pid_t pid) { return table.find(pid)->native().space().get(); }
 
   FakeKernel kernel;
-  ProcessTable table{{}};
+  ProcessTable table{{}, kernel};
   NativeSpaceRef space = std::make_shared<NativeSpace>();
 };
 
 TEST_F(ProcessTableTest, AChildInheritsWhenItIsAskedFor) {
-  table.forked(kChild, kParent, kernel);
+  table.forked(kChild, kParent);
   EXPECT_EQ(space_of(kChild), nullptr) << "most children exec before it is needed";
-  table.inherit(kChild, kernel);
+  table.inherit(kChild);
   EXPECT_EQ(space_of(kChild), space.get());
 }
 
 TEST_F(ProcessTableTest, AChildInheritsOnce) {
-  table.forked(kChild, kParent, kernel);
-  table.inherit(kChild, kernel);
-  table.find(kChild)->set_native_space(nullptr);
-  table.inherit(kChild, kernel);
+  table.forked(kChild, kParent);
+  table.inherit(kChild);
+  table.find(kChild)->native().set_space(nullptr);
+  table.inherit(kChild);
   EXPECT_EQ(space_of(kChild), nullptr) << "it would be what the parent is by now";
 }
 
 TEST_F(ProcessTableTest, AChildInheritsBeforeItsParentExecs) {
-  table.forked(kChild, kParent, kernel);
-  table.image_ends(kParent, kernel);
+  table.forked(kChild, kParent);
+  table.image_ends(kParent);
   table.find(kParent)->forget_image(1);
   EXPECT_EQ(space_of(kParent), nullptr);
   EXPECT_EQ(space_of(kChild), space.get());
 }
 
 TEST_F(ProcessTableTest, AChildThatExecsInheritsNothing) {
-  table.forked(kChild, kParent, kernel);
-  table.image_ends(kChild, kernel);
+  table.forked(kChild, kParent);
+  table.image_ends(kChild);
   table.find(kChild)->forget_image(1);
-  table.inherit(kChild, kernel);
+  table.inherit(kChild);
   EXPECT_EQ(space_of(kChild), nullptr);
 }
 
 TEST_F(ProcessTableTest, AGrandchildInheritsThroughItsParent) {
-  table.forked(kChild, kParent, kernel);
-  table.forked(kGrandchild, kChild, kernel);
+  table.forked(kChild, kParent);
+  table.forked(kGrandchild, kChild);
   EXPECT_EQ(space_of(kChild), space.get()) << "who forks needs it";
-  table.image_ends(kChild, kernel);
+  table.image_ends(kChild);
   table.erase(kChild);
   EXPECT_EQ(space_of(kGrandchild), space.get());
 }
 
 TEST_F(ProcessTableTest, AReusedPidIsAnotherProcess) {
-  table.forked(kChild, kParent, kernel);
-  table.inherit(kChild, kernel);
-  table.forked(kChild, kGrandchild, kernel);  // of a parent that is not followed
-  table.inherit(kChild, kernel);
+  table.forked(kChild, kParent);
+  table.inherit(kChild);
+  table.forked(kChild, kGrandchild);  // of a parent that is not followed
+  table.inherit(kChild);
   EXPECT_EQ(space_of(kChild), nullptr);
 }
 
 TEST_F(ProcessTableTest, AnUnknownParentIsNoParent) {
-  table.forked(kChild, kGrandchild, kernel);
-  table.inherit(kChild, kernel);
-  table.image_ends(kGrandchild, kernel);
+  table.forked(kChild, kGrandchild);
+  table.inherit(kChild);
+  table.image_ends(kGrandchild);
   EXPECT_EQ(space_of(kChild), nullptr);
 }
 

@@ -61,20 +61,13 @@ class TorchWatchTest : public ::testing::Test {
     callers.insert(callers.begin(), {0xaaa, 0xbbb});
     std::copy(callers.begin(), callers.end(), event.callers);
     event.caller_count = static_cast<std::uint16_t>(callers.size());
-    watch.on_inline(process(), event);
+    const CodeId code =
+        begins ? recording_.writer().code({.first_line = static_cast<std::int32_t>(event.code)})
+               : 0;
+    watch.on_inline(process(), event, code);
   }
   WatchedProcess process() {
-    return {objects_,
-            python_,
-            layout_,
-            recording_.writer(),
-            kernel_,
-            [this](pid_t tid) {
-              return recording_.writer().thread({1, tid, 0});
-            },
-            [this](std::uint64_t address, std::uint32_t) {
-              return recording_.writer().code({.first_line = static_cast<std::int32_t>(address)});
-            }};
+    return {objects_, python_, layout_, recording_.writer(), kernel_, threads_};
   }
   // "phase+ dynamo 1 0/0": kind, name or code, depth, the compile that torch reported then.
   std::vector<std::string> edges() {
@@ -113,6 +106,7 @@ class TorchWatchTest : public ::testing::Test {
   dp_torch_layout layout_ = {};
   FakeKernel kernel_;
   MemoryRecording recording_;
+  ThreadIds threads_{kTid};
   dp_torch_state state_ = {};
   std::uint64_t now_ = 1000;
 };

@@ -27,10 +27,7 @@ int run_compiles(const CommandLine& line) {
   Terminal terminal(line.quiet);
   keep_only_reading();
   auto history = read_history(line.compiles.pid);
-  if (!history) {
-    print_error(history.error());
-    return history.error().exit_code;
-  }
+  if (!history) return fail(history.error());
   for (const std::string& problem : history->problems) terminal.line("warning: " + problem);
   const std::string text =
       line.compiles.json
@@ -38,10 +35,7 @@ int run_compiles(const CommandLine& line) {
                 "\n"
       : line.compiles.times ? compile_times_table(*history)
                             : compiles_table(*history);
-  if (auto printed = print_out(text); !printed) {
-    print_error(printed.error());
-    return printed.error().exit_code;
-  }
+  if (auto printed = print_out(text); !printed) return fail(printed.error());
   return 0;
 }
 

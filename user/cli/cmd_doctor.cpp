@@ -44,10 +44,7 @@ int run_doctor(const CommandLine& line) {
           ? to_json(found).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) +
                 "\n"
           : diagnosis_text(found);
-  if (auto printed = print_out(text); !printed) {
-    print_error(printed.error());
-    return printed.error().exit_code;
-  }
+  if (auto printed = print_out(text); !printed) return fail(printed.error());
   return verdict(found) == CheckState::kMissing ? kNoRecording : 0;
 }
 

@@ -10,6 +10,7 @@
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/preflight/capabilities.h"
+#include "user/target/state_word.h"
 
 namespace dynprof {
 namespace {
@@ -22,27 +23,6 @@ Json text_or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(backslash_escaped(text));
 }
 Json line_or_null(std::int32_t line) { return line > 0 ? Json(line) : Json(nullptr); }
-
-std::string state_word(char state) {
-  switch (state) {
-    case 'R':
-      return "running";
-    case 'S':
-    case 'I':
-      return "sleeping";
-    case 'D':
-      return "blocked";  // in the kernel, mostly for a disk
-    case 'T':
-    case 't':
-      return "stopped";
-    case '?':
-    case 'X':
-    case 'Z':
-      return "ended";
-    default:
-      return std::string("in state ") + state;
-  }
-}
 
 Json frame_json(const DumpFrame& frame) {
   if (frame.unreadable != Unreadable::kNo) {
@@ -125,20 +105,14 @@ int run_dump(const CommandLine& line) {
   Terminal terminal(line.quiet);
   keep_only_reading();
   auto dump = dump_process(line.dump.pid);
-  if (!dump) {
-    print_error(dump.error());
-    return dump.error().exit_code;
-  }
+  if (!dump) return fail(dump.error());
   for (const std::string& problem : dump->problems) terminal.line("warning: " + problem);
   const std::string text =
       line.dump.json
           ? to_json(*dump).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) +
                 "\n"
           : dump_text(*dump);
-  if (auto printed = print_out(text); !printed) {
-    print_error(printed.error());
-    return printed.error().exit_code;
-  }
+  if (auto printed = print_out(text); !printed) return fail(printed.error());
   return 0;
 }
 

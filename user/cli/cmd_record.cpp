@@ -73,11 +73,6 @@ Result<Recorded> record(const CommandLine& line, Terminal& terminal,
   return recorded;
 }
 
-int fail(const Error& failure) {
-  print_error(failure);
-  return failure.exit_code;
-}
-
 // A thread waits in the kernel for what a target does not give: nothing can be ended properly any more.
 [[noreturn]] void end_stuck(const std::string& sentence, const OutputDirectory* output) {
   Error stuck = error(sentence + ": the recording ends here");

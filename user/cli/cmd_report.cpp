@@ -28,11 +28,6 @@
 namespace dynprof {
 namespace {
 
-int fail(const Error& failure) {
-  print_error(failure);
-  return failure.exit_code;
-}
-
 Result<std::unique_ptr<Recording>> named(std::unique_ptr<Recording> recording,
                                          const std::string& symbols, Terminal& terminal) {
   std::error_code failure;

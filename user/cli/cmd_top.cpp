@@ -43,10 +43,7 @@ int run_batch(TopReader& reader, const TopOptions& options, Terminal& terminal) 
     if (!reading) return ended(terminal, options.pid);
     model.add(*std::move(reading));
     const std::string text = (i == 0 ? "" : "\n") + top_text(model.state(), text_columns());
-    if (auto printed = print_out(text); !printed) {
-      print_error(printed.error());
-      return printed.error().exit_code;
-    }
+    if (auto printed = print_out(text); !printed) return fail(printed.error());
   }
   return 0;
 }
@@ -142,10 +139,7 @@ int run_top(const CommandLine& line) {
   if (!line.top.batch && TopScreen::usable()) screen.emplace();
   keep_only_reading();
   auto reader = TopReader::open(line.top.pid);
-  if (!reader) {
-    print_error(reader.error());
-    return reader.error().exit_code;
-  }
+  if (!reader) return fail(reader.error());
   catch_top_signals();
   return screen ? run_screen(**reader, line.top, *screen, terminal)
                 : run_batch(**reader, line.top, terminal);

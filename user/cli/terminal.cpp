@@ -26,6 +26,11 @@ void print_error(const Error& failure) {
   print_err(text);
 }
 
+int fail(const Error& failure) {
+  print_error(failure);
+  return failure.exit_code;
+}
+
 Terminal::Terminal(bool quiet) : quiet_(quiet), is_terminal_(isatty(STDERR_FILENO) == 1) {}
 
 void Terminal::line(const std::string& text) {

@@ -10,6 +10,8 @@ namespace dynprof {
 
 // "error: ..." and "hint: ...", each on its line.
 void print_error(const Error& failure);
+// Prints it, and returns the exit status of the program.
+int fail(const Error& failure);
 
 class Terminal {
  public:

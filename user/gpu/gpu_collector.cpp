@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <variant>
 
 #include "symbolizer/attribution/gpu_work.h"
+#include "user/gpu/gpu_view.h"
 #include "user/gpu/library_path.h"
 #include "user/kernel/event_view.h"
 
@@ -99,31 +102,42 @@ bool GpuCollector::probes_settled(pid_t pid) {
   return mode_ == GpuMode::kAuto && cuda_of(pid).best() == GpuTier::kNone;
 }
 
-void GpuCollector::on_launch(std::span<const std::byte> bytes, GpuProcess& gpu,
-                             FollowedProcess& process, SampleEncoder& encoder,
-                             RecordingWriter& writer) {
-  auto view = decode_sample(bytes);
-  if (!view) {
-    malformed_++;
-    return;
+// What the events of one process need; during one call.
+struct GpuCollector::Receiver {
+  GpuCollector& collector;
+  GpuProcess& gpu;
+  FollowedProcess& process;
+  SampleEncoder& encoder;
+  RecordingWriter& writer;
+
+  void on(const SampleView& launch);
+  void on(const dp_gpu_stub& stub) { gpu.stub(stub.header.tid, stub.function, stub.sp); }
+  void on(const GpuBatch& batch);
+  void on(const GpuName& name) { gpu.name(name.id, writer.string(name.text)); }
+  void on(const dynprof_gpu_status& status) {
+    if (std::string line = gpu.on_status(status); !line.empty()) collector.note_(line);
   }
-  const SamplePlace place = encoder.place(*view, process);
+};
+
+void GpuCollector::Receiver::on(const SampleView& view) {
+  const SamplePlace place = encoder.place(view, process);
   GpuLaunch launch;
-  launch.time_ns = view->sample.header.time_ns;
-  launch.thread = process.thread(static_cast<pid_t>(view->sample.header.tid), writer);
-  launch.correlation = static_cast<std::uint32_t>(view->sample.gpu_call);
-  launch.call = static_cast<std::uint32_t>(view->sample.gpu_call >> 32);
+  launch.time_ns = view.sample.header.time_ns;
+  launch.thread =
+      process.identity().threads().of(static_cast<pid_t>(view.sample.header.tid), writer);
+  launch.correlation = static_cast<std::uint32_t>(view.sample.gpu_call);
+  launch.call = static_cast<std::uint32_t>(view.sample.gpu_call >> 32);
   launch.stack = place.stack;
   launch.context = place.context;
-  if (view->sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
-  if (view->sample.flags & DP_SAMPLE_GPU_BARE) {
+  if (view.sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
+  if (view.sample.flags & DP_SAMPLE_GPU_BARE) {
     launch.flags |= kGpuCallBare;
     launch.correlation = 0;  // the stack pointer came there
     std::uint64_t function = 0;
     if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
       function =
-          gpu.take_stub(view->sample.header.tid, static_cast<std::uint32_t>(view->sample.gpu_call));
-    if (!view->native.empty()) function = view->native[0];
+          gpu.take_stub(view.sample.header.tid, static_cast<std::uint32_t>(view.sample.gpu_call));
+    if (!view.native.empty()) function = view.native[0];
     if (function != 0) {
       launch.flags |= kGpuCallStub;
       launch.stack = encoder.with_function(launch.stack, function, launch.time_ns, process);
@@ -132,60 +146,28 @@ void GpuCollector::on_launch(std::span<const std::byte> bytes, GpuProcess& gpu,
   writer.gpu_launch(launch);
 }
 
-void GpuCollector::on_batch(std::span<const std::byte> bytes, const GpuProcess& gpu, pid_t pid,
-                            RecordingWriter& writer) {
-  auto records = decode_gpu_batch(bytes);
-  if (!records) {
-    malformed_++;
-    return;
-  }
-  for (const dynprof_gpu_record& record : *records) {
+void GpuCollector::Receiver::on(const GpuBatch& batch) {
+  for (const dynprof_gpu_record& record : batch) {
     if (!is_plausible(record)) {
-      implausible_++;
+      collector.implausible_++;
       continue;
     }
-    GpuRecord row{pid, record};
+    GpuRecord row{process.pid(), record};
     row.record.name = gpu.name(record.name);
     writer.gpu_record(row);
   }
 }
 
-void GpuCollector::on_event(const GpuEventView& event, FollowedProcess& process,
+bool GpuCollector::on_event(const GpuEventView& view, FollowedProcess& process,
                             SampleEncoder& encoder, RecordingWriter& writer) {
-  const auto& [header, bytes] = event;
-  const auto pid = static_cast<pid_t>(header.pid);
-  const auto at = processes_.find(pid);
-  if (at == processes_.end()) return;
-  GpuProcess& gpu = at->second.gpu;
-  switch (header.kind) {
-    case DP_EVENT_GPU_LAUNCH:
-      on_launch(bytes, gpu, process, encoder, writer);
-      break;
-    case DP_EVENT_GPU_STUB:
-      if (auto stub = decode_gpu_stub(bytes))
-        gpu.stub(header.tid, stub->function, stub->sp);
-      else
-        malformed_++;
-      break;
-    case DP_EVENT_GPU_BATCH:
-      on_batch(bytes, gpu, pid, writer);
-      break;
-    case DP_EVENT_GPU_NAME:
-      if (auto name = decode_gpu_name(bytes))
-        gpu.name(name->id, writer.string(name->text));
-      else
-        malformed_++;
-      break;
-    case DP_EVENT_GPU_STATUS:
-      if (auto status = decode_gpu_status(bytes)) {
-        if (std::string line = gpu.on_status(*status); !line.empty()) note_(line);
-      } else {
-        malformed_++;
-      }
-      break;
-    default:
-      break;
+  const auto event = decode_gpu_event(view);
+  if (!event) return false;
+  const auto at = processes_.find(static_cast<pid_t>(view.header.pid));
+  if (at != processes_.end()) {
+    Receiver to{*this, at->second.gpu, process, encoder, writer};
+    std::visit([&to](const auto& one) { to.on(one); }, *event);
   }
+  return true;
 }
 
 void GpuCollector::begin_detach() {
@@ -220,7 +202,6 @@ void GpuCollector::fill(Counters& counters) const {
   counters[DP_COUNT_GPU_TARGET_LOST] = lost_in_target_;
   counters[DP_COUNT_GPU_RATE_CAPPED] = capped_;
   counters[DP_COUNT_GPU_IMPLAUSIBLE] = implausible_;
-  counters[DP_COUNT_MALFORMED_EVENT] += malformed_;
 }
 
 }  // namespace dynprof

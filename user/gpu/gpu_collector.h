@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "symbolizer/recording/writer.h"
@@ -40,7 +39,8 @@ class GpuCollector {
   // Nothing will be probed any more that is not already.
   bool probes_settled(pid_t pid);
 
-  void on_event(const GpuEventView& event, FollowedProcess& process, SampleEncoder& encoder,
+  // False: malformed.
+  bool on_event(const GpuEventView& event, FollowedProcess& process, SampleEncoder& encoder,
                 RecordingWriter& writer);
 
   // The libraries then send what they still have: consume until settled(), at most kDetachNs.
@@ -60,19 +60,16 @@ class GpuCollector {
     unsigned looks = 0;
     bool failed = false;  // and said; or nothing can be there
   };
+  struct Receiver;
   void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);
   void add_losses(const dynprof_gpu_status& status);
-  void on_launch(std::span<const std::byte> bytes, GpuProcess& gpu, FollowedProcess& process,
-                 SampleEncoder& encoder, RecordingWriter& writer);
-  void on_batch(std::span<const std::byte> bytes, const GpuProcess& gpu, pid_t pid,
-                RecordingWriter& writer);
 
   GpuMode mode_;
   KernelSide& kernel_side_;
   Note note_;
   std::unique_ptr<GpuKernel> kernel_;
   std::map<pid_t, Followed> processes_;
-  std::uint64_t lost_in_target_ = 0, capped_ = 0, implausible_ = 0, malformed_ = 0;
+  std::uint64_t lost_in_target_ = 0, capped_ = 0, implausible_ = 0;
 };
 
 }  // namespace dynprof

@@ -1,13 +1,9 @@
 #include "user/gpu/gpu_kernel.h"
 
 #include <bpf/libbpf.h>
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "gpu.skel.h"
+#include "user/kernel/bpf_object.h"
 #include "user/kernel/pid_namespace.h"
-#include "user/kernel/skeleton.h"
 
 namespace dynprof {
 namespace {
@@ -15,13 +11,6 @@ namespace {
 // A job launches up to 200,000 kernels a second: 128 bytes for each and for its call, and a stack of
 // 1 KB for each launch. The consumer comes every 20 ms at least.
 constexpr std::uint32_t kRingBytes = 32 << 20;
-
-Error gpu_error(const std::string& what, int value) {
-  const int number = value < 0 ? -value : value;
-  Error failure = error(fmt::format("{}: {}", what, errno_text(number)));
-  failure.errno_value = number;
-  return failure;
-}
 
 class LoadedGpuKernel final : public GpuKernel {
  public:
@@ -32,7 +21,7 @@ class LoadedGpuKernel final : public GpuKernel {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = semaphore);
     Link link(
         bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), location, &options));
-    if (!link) return gpu_error("cannot probe libdynprof_cupti.so", errno);
+    if (!link) return bpf_error("cannot probe libdynprof_cupti.so", errno);
     return link;
   }
 
@@ -42,7 +31,7 @@ class LoadedGpuKernel final : public GpuKernel {
     auto& programs = skeleton_->progs;
     Link link(bpf_program__attach_uprobe_opts(stub ? programs.gpu_stub_called : programs.gpu_called,
                                               pid, path.c_str(), location, &options));
-    if (!link) return gpu_error("cannot probe a function of CUDA", errno);
+    if (!link) return bpf_error("cannot probe a function of CUDA", errno);
     return link;
   }
 
@@ -67,24 +56,18 @@ class LoadedGpuKernel final : public GpuKernel {
 }  // namespace
 
 Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
-  Skeleton<gpu_bpf> skeleton(gpu_bpf::open());
-  if (!skeleton) return gpu_error("cannot open the GPU programs", errno);
+  constexpr const char* kPrograms = "GPU";
+  ASSIGN_OR_RETURN(auto skeleton, open_object<gpu_bpf>(kPrograms));
   auto& maps = skeleton->maps;
   // Not code_caches: its entries would be of another generation of markers.
-  for (bpf_map* shared :
-       {maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes}) {
-    const int fd = kernel.map_fd(bpf_map__name(shared));
-    if (int rc = bpf_map__reuse_fd(shared, fd))
-      return gpu_error(fmt::format("cannot share BPF map {}", bpf_map__name(shared)), rc);
-  }
+  TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes},
+                 [&kernel](const char* name) { return kernel.map_fd(name); }));
   bpf_map__set_max_entries(maps.gpu_events, kRingBytes);
-  bpf_map__set_max_entries(maps.code_caches,
-                           static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus())));
+  size_by_cpus({maps.code_caches});
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   set_pid_namespace(skeleton->rodata, ours);
   skeleton->rodata->gpu_wakeup_bytes = kRingBytes / 8;
-  if (int rc = gpu_bpf::load(skeleton.get()))
-    return gpu_error("the kernel refused the GPU programs", rc);
+  TRY(load_object(kPrograms, *skeleton));
   TRY(kernel.add_ring(bpf_map__fd(maps.gpu_events)));
   return std::unique_ptr<GpuKernel>(std::make_unique<LoadedGpuKernel>(std::move(skeleton)));
 }

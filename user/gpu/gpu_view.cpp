@@ -48,6 +48,33 @@ std::optional<dp_gpu_stub> decode_gpu_stub(std::span<const std::byte> bytes) {
   return event;
 }
 
+namespace {
+
+template <class Event>
+std::optional<GpuEvent> event_of(const std::optional<Event>& event) {
+  if (!event) return std::nullopt;
+  return GpuEvent(*event);
+}
+
+}  // namespace
+
+std::optional<GpuEvent> decode_gpu_event(const GpuEventView& view) {
+  switch (view.header.kind) {
+    case DP_EVENT_GPU_LAUNCH:
+      return event_of(decode_sample(view.bytes));
+    case DP_EVENT_GPU_BATCH:
+      return event_of(decode_gpu_batch(view.bytes));
+    case DP_EVENT_GPU_NAME:
+      return event_of(decode_gpu_name(view.bytes));
+    case DP_EVENT_GPU_STATUS:
+      return event_of(decode_gpu_status(view.bytes));
+    case DP_EVENT_GPU_STUB:
+      return event_of(decode_gpu_stub(view.bytes));
+    default:
+      return std::nullopt;
+  }
+}
+
 bool is_plausible(const dynprof_gpu_record& record) {
   if (record.kind < DYNPROF_GPU_KERNEL || record.kind > DYNPROF_GPU_DEVICE) return false;
   return record.end_ns >= record.start_ns;

@@ -5,8 +5,10 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <variant>
 
 #include "bpf/gpu_events.h"
+#include "user/kernel/event_view.h"
 
 namespace dynprof {
 
@@ -20,6 +22,12 @@ struct GpuName {
 std::optional<GpuName> decode_gpu_name(std::span<const std::byte> bytes);
 std::optional<dp_gpu_stub> decode_gpu_stub(std::span<const std::byte> bytes);
 std::optional<dynprof_gpu_status> decode_gpu_status(std::span<const std::byte> bytes);
+
+using GpuBatch = std::span<const dynprof_gpu_record>;
+// A SampleView is a launch.
+using GpuEvent = std::variant<SampleView, dp_gpu_stub, GpuBatch, GpuName, dynprof_gpu_status>;
+// nullopt: malformed.
+std::optional<GpuEvent> decode_gpu_event(const GpuEventView& view);
 
 // Of a known kind, and not ending before it began.
 bool is_plausible(const dynprof_gpu_record& record);

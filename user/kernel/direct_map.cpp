@@ -1,6 +1,5 @@
 #include "user/kernel/direct_map.h"
 
-#include <bpf/bpf.h>
 #include <cpuid.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -10,7 +9,7 @@
 
 #include "bpf/limits.h"
 #include "direct_map.skel.h"
-#include "user/kernel/skeleton.h"
+#include "user/kernel/bpf_object.h"
 
 namespace dynprof {
 namespace {
@@ -67,8 +66,10 @@ DirectMap find_direct_map() {
   KnownWords words;
   found.physical_mask = physical_mask();
   if (!words.ready() || found.physical_mask == 0) return found;
-  Skeleton<direct_map_bpf> skeleton(direct_map_bpf::open_and_load());
-  if (!skeleton) return found;
+  constexpr const char* kPrograms = "direct-map";
+  auto opened = open_object<direct_map_bpf>(kPrograms);
+  if (!opened || !load_object(kPrograms, **opened)) return found;
+  const Skeleton<direct_map_bpf>& skeleton = *opened;
   auto* data = skeleton->bss;
   if (data == nullptr) return found;  // see KernelSide::load
   data->physical_mask = found.physical_mask;
@@ -76,11 +77,9 @@ DirectMap find_direct_map() {
     data->address[i] = reinterpret_cast<std::uint64_t>(words.word(i));
     data->expected[i] = *words.word(i);
   }
-  const int fd = bpf_program__fd(skeleton->progs.find_direct_map);
   for (std::uint64_t first = 0; first < kMostGiB && found.base == 0; first += DP_PLACES_TRIED) {
     data->first = first;
-    LIBBPF_OPTS(bpf_test_run_opts, options);
-    if (bpf_prog_test_run_opts(fd, &options) != 0) return found;
+    if (!run_once(skeleton->progs.find_direct_map)) return found;
     found.base = data->base;
     found.levels = data->levels;
   }

@@ -52,12 +52,26 @@ std::optional<SampleView> decode_sample(std::span<const std::byte> bytes) {
 
 namespace {
 
-std::optional<dp_phase_event> decode_phase_event(std::span<const std::byte> bytes) {
-  dp_phase_event event;
+template <class Event>
+bool is_valid(const Event&) {
+  return true;
+}
+
+bool is_valid(const dp_phase_event& event) { return event.name_size <= DP_PHASE_NAME_BYTES; }
+
+bool is_valid(const dp_probe_event& event) { return event.name_size <= DP_PROBE_NAME_BYTES; }
+
+bool is_valid(const dp_wait_event& event) {
+  return event.begin_ns <= event.header.time_ns && event.count != 0;
+}
+
+// An event that is one struct.
+template <class Event>
+std::optional<EventView> decode_plain_event(std::span<const std::byte> bytes) {
+  Event event;
   if (bytes.size() < sizeof event) return std::nullopt;
   std::memcpy(&event, bytes.data(), sizeof event);
-  if (event.header.size != sizeof event || event.name_size > DP_PHASE_NAME_BYTES)
-    return std::nullopt;
+  if (event.header.size != sizeof event || !is_valid(event)) return std::nullopt;
   return event;
 }
 
@@ -69,25 +83,6 @@ std::optional<dp_inline_event> decode_inline_event(std::span<const std::byte> by
   const std::size_t size = event.begin ? sizeof event : kWithoutCallers;
   if (event.header.size != size || size > bytes.size() ||
       event.caller_count > DP_MAX_INLINE_CALLERS)
-    return std::nullopt;
-  return event;
-}
-
-std::optional<dp_probe_event> decode_probe_event(std::span<const std::byte> bytes) {
-  dp_probe_event event;
-  if (bytes.size() < sizeof event) return std::nullopt;
-  std::memcpy(&event, bytes.data(), sizeof event);
-  if (event.header.size != sizeof event || event.name_size > DP_PROBE_NAME_BYTES)
-    return std::nullopt;
-  return event;
-}
-
-std::optional<dp_wait_event> decode_wait_event(std::span<const std::byte> bytes) {
-  dp_wait_event event;
-  if (bytes.size() < sizeof event) return std::nullopt;
-  std::memcpy(&event, bytes.data(), sizeof event);
-  if (event.header.size != sizeof event || event.begin_ns > event.header.time_ns ||
-      event.count == 0)
     return std::nullopt;
   return event;
 }
@@ -130,14 +125,13 @@ std::optional<EventView> decode_event(std::span<const std::byte> bytes) {
     case DP_EVENT_WAIT_STACK:
       if (const auto stack = decode_sample(bytes)) return WaitStackView{*stack};
       return std::nullopt;
-    case DP_EVENT_WAIT:
-      return view_of(decode_wait_event(bytes));
-    case DP_EVENT_PHASE:
-      return view_of(decode_phase_event(bytes));
     case DP_EVENT_INLINE:
       return view_of(decode_inline_event(bytes));
-    case DP_EVENT_PROBE:
-      return view_of(decode_probe_event(bytes));
+#define DYNPROF_DECODE(kind, Event) \
+  case kind:                        \
+    return decode_plain_event<Event>(bytes);
+      DYNPROF_PLAIN_EVENTS(DYNPROF_DECODE)
+#undef DYNPROF_DECODE
     case DP_EVENT_FORK:
     case DP_EVENT_EXEC:
     case DP_EVENT_EXIT:

@@ -7,60 +7,15 @@
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 
-#include <cstdarg>
-
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
-#include "user/kernel/open_programs.h"
+#include "user/kernel/bpf_object.h"
 #include "user/kernel/pid_namespace.h"
-#include "user/kernel/skeleton.h"
-#include "user/preflight/kernel_features.h"
-#include "user/target/descriptor_limit.h"
 #include "watchpoints.skel.h"
 
 namespace dynprof {
-namespace {
-
-// libbpf reports by printing: keep the last warnings for our own error text.
-std::string& libbpf_log() {
-  static std::string log;
-  return log;
-}
-
-int keep_libbpf_message(enum libbpf_print_level level, const char* format, va_list arguments) {
-  if (level != LIBBPF_WARN) return 0;
-  char line[512];
-  std::vsnprintf(line, sizeof line, format, arguments);
-  std::string& log = libbpf_log();
-  if (log.size() < 4096) log += line;
-  return 0;
-}
-
-Error bpf_error(const std::string& what, int value) {
-  std::string first_line = libbpf_log().substr(0, libbpf_log().find('\n'));
-  Error e = error(fmt::format("{}: {}{}", what, errno_text(value < 0 ? -value : value),
-                              first_line.empty() ? "" : fmt::format(" ({})", first_line)));
-  e.errno_value = value < 0 ? -value : value;
-  e.hint = "sudo dynprof-bpf doctor";
-  if (e.errno_value == EPERM || e.errno_value == EACCES)
-    e.hint = "run it with sudo; in a container add --cap-add BPF,PERFMON,SYS_PTRACE";
-  if (e.errno_value == EMFILE) e.hint = kRaiseDescriptorLimit;
-  return e;
-}
-
-// What libbpf says of it names no cause that a user knows.
-Error refused(const char* programs, int value) {
-  Error said = bpf_error(fmt::format("the kernel refused the {} programs", programs), value);
-  const std::string missing = missing_kernel_feature();
-  if (missing.empty()) return said;
-  return error(fmt::format("this kernel cannot run dynprof-bpf: {}", missing),
-               "use a newer kernel: Linux 6.1 to 7.2 are tested");
-}
-
-}  // namespace
-
 void Watchpoint::arm(bool on) const {
   if (event_) ioctl(event_.get(), on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 }
@@ -141,7 +96,7 @@ class LoadedKernelSide final : public KernelSide {
                             std::string_view what, std::uint64_t cookie) override {
     // Never a return probe: see bpf/uprobes.bpf.c.
     LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .retprobe = false);
-    libbpf_log().clear();
+    start_of_bpf_call();
     Link link(
         bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), offset, &options));
     if (!link) return bpf_error(fmt::format("cannot probe {}", what), errno);
@@ -155,7 +110,7 @@ class LoadedKernelSide final : public KernelSide {
   }
 
   Result<Link> attach_sampler(UniqueFd perf_event) override {
-    libbpf_log().clear();
+    start_of_bpf_call();
     // On success the link owns the event's descriptor.
     Link link(bpf_program__attach_perf_event(sampler_->progs.sample_cpu, perf_event.get()));
     if (!link) return bpf_error("cannot attach the sampler to a perf event", errno);
@@ -164,9 +119,6 @@ class LoadedKernelSide final : public KernelSide {
   }
 
   void detach() override { process_bpf::detach(process_.get()); }
-
-  int unwind_tables_fd() const override { return bpf_map__fd(sampler_->maps.unwind_tables); }
-  int native_spaces_fd() const override { return bpf_map__fd(sampler_->maps.native_spaces); }
 
   int ring_fd() const override { return rings_.poll_fd(); }
 
@@ -178,8 +130,7 @@ class LoadedKernelSide final : public KernelSide {
 
   Counters counters() const override {
     Counters sums = {};
-    const auto cpus = static_cast<std::size_t>(std::max(1, libbpf_num_possible_cpus()));
-    std::vector<std::uint64_t> values(cpus);
+    std::vector<std::uint64_t> values(possible_cpus());
     for (std::uint32_t i = 0; i < DP_COUNTER_COUNT; i++) {
       if (bpf_map__lookup_elem(sampler_->maps.counters, &i, sizeof i, values.data(),
                                values.size() * sizeof values[0], 0))
@@ -235,38 +186,50 @@ class LoadedKernelSide final : public KernelSide {
   EventRings rings_;
 };
 
-// Maps the second object declares too are the first one's.
-Result<void> share_map(bpf_map* mine, bpf_map* theirs) {
-  int rc = bpf_map__reuse_fd(mine, bpf_map__fd(theirs));
-  if (rc) return bpf_error(fmt::format("cannot share BPF map {}", bpf_map__name(mine)), rc);
-  return {};
-}
-
-// All that torch_state.bpf.h brings with it.
-template <class Mine, class Theirs>
-Result<void> share_sampling_maps(Mine& mine, Theirs& theirs) {
-  TRY(share_map(mine.processes, theirs.processes));
-  TRY(share_map(mine.events, theirs.events));
-  TRY(share_map(mine.counters, theirs.counters));
-  TRY(share_map(mine.torch_threads, theirs.torch_threads));
-  TRY(share_map(mine.code_caches, theirs.code_caches));
-  return share_map(mine.known_codes, theirs.known_codes);
+// The maps that the other objects share are the sampler's.
+auto maps_of(const sampler_bpf& sampler) {
+  return
+      [&sampler](const char* name) { return bpf_object__find_map_fd_by_name(sampler.obj, name); };
 }
 
 Result<Skeleton<sampler_bpf>> load_sampler(const KernelSideOptions& options,
                                            const PidNamespace& ours, const DirectMap& direct_map) {
-  libbpf_log().clear();
-  auto sampler = open_programs<sampler_bpf, sampler_plain_bpf>(direct_map.plain);
-  if (!sampler) return bpf_error("cannot open the sampling programs", errno);
-  const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
+  constexpr const char* kPrograms = "sampling";
+  ASSIGN_OR_RETURN(auto sampler,
+                   (open_object<sampler_bpf, sampler_plain_bpf>(kPrograms, direct_map.plain)));
   bpf_map__set_max_entries(sampler->maps.events, static_cast<std::uint32_t>(options.ring_bytes));
-  bpf_map__set_max_entries(sampler->maps.code_caches, cpus);
-  bpf_map__set_max_entries(sampler->maps.rule_caches, cpus);
+  size_by_cpus({sampler->maps.code_caches, sampler->maps.rule_caches});
   sampler->rodata->wakeup_bytes = options.ring_bytes / 8;
   set_pid_namespace(sampler->rodata, ours);
   set_direct_map(sampler->rodata, direct_map);
-  if (int rc = sampler_bpf::load(sampler.get())) return refused("sampling", rc);
+  TRY(load_object(kPrograms, *sampler));
   return sampler;
+}
+
+Result<Skeleton<process_bpf>> load_process(const KernelSideOptions& options,
+                                           const PidNamespace& ours, const sampler_bpf& sampler) {
+  constexpr const char* kPrograms = "process";
+  ASSIGN_OR_RETURN(auto process, open_object<process_bpf>(kPrograms));
+  auto& maps = process->maps;
+  TRY(share_maps({maps.processes, maps.events, maps.counters}, maps_of(sampler)));
+  set_pid_namespace(process->rodata, ours);
+  process->rodata->keep_command_lines = options.command_lines;
+  TRY(load_object(kPrograms, *process));
+  return process;
+}
+
+// Programs that include torch_state.bpf.h: they share all that it uses.
+template <class S>
+Result<Skeleton<S>> load_torch_programs(const char* programs, const PidNamespace& ours,
+                                        const sampler_bpf& sampler) {
+  ASSIGN_OR_RETURN(auto skeleton, open_object<S>(programs));
+  auto& maps = skeleton->maps;
+  TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.code_caches,
+                  maps.known_codes},
+                 maps_of(sampler)));
+  set_pid_namespace(skeleton->rodata, ours);
+  TRY(load_object(programs, *skeleton));
+  return skeleton;
 }
 
 }  // namespace
@@ -274,7 +237,6 @@ Result<Skeleton<sampler_bpf>> load_sampler(const KernelSideOptions& options,
 void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
 
 Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
-  libbpf_set_print(keep_libbpf_message);
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   DirectMap direct_map = options.direct_map ? find_direct_map() : DirectMap();
   auto sampler = load_sampler(options, ours, direct_map);
@@ -292,27 +254,10 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
     return error("the kernel refused a BPF array that can be mapped into memory",
                  "Linux has them since 5.5: it lacked memory or permission; try again");
 
-  Skeleton<process_bpf> process(process_bpf::open());
-  if (!process) return bpf_error("cannot open the process programs", errno);
-  TRY(share_map(process->maps.processes, (*sampler)->maps.processes));
-  TRY(share_map(process->maps.events, (*sampler)->maps.events));
-  TRY(share_map(process->maps.counters, (*sampler)->maps.counters));
-  set_pid_namespace(process->rodata, ours);
-  process->rodata->keep_command_lines = options.command_lines;
-  if (int rc = process_bpf::load(process.get())) return refused("process", rc);
-
-  Skeleton<watchpoints_bpf> watchpoints(watchpoints_bpf::open());
-  if (!watchpoints) return bpf_error("cannot open the watchpoint programs", errno);
-  TRY(share_sampling_maps(watchpoints->maps, (*sampler)->maps));
-  set_pid_namespace(watchpoints->rodata, ours);
-  if (int rc = watchpoints_bpf::load(watchpoints.get())) return refused("watchpoint", rc);
-
-  Skeleton<uprobes_bpf> uprobes(uprobes_bpf::open());
-  if (!uprobes) return bpf_error("cannot open the probe programs", errno);
-  TRY(share_sampling_maps(uprobes->maps, (*sampler)->maps));
-  set_pid_namespace(uprobes->rodata, ours);
-  if (int rc = uprobes_bpf::load(uprobes.get())) return refused("probe", rc);
-
+  ASSIGN_OR_RETURN(auto process, load_process(options, ours, **sampler));
+  ASSIGN_OR_RETURN(auto watchpoints,
+                   load_torch_programs<watchpoints_bpf>("watchpoint", ours, **sampler));
+  ASSIGN_OR_RETURN(auto uprobes, load_torch_programs<uprobes_bpf>("probe", ours, **sampler));
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
                                                    direct_map, options);

@@ -102,9 +102,6 @@ class KernelSide {
   virtual Result<Link> attach_sampler(UniqueFd perf_event) = 0;
   virtual void detach() = 0;
 
-  // For NativeUnwind.
-  virtual int unwind_tables_fd() const = 0;
-  virtual int native_spaces_fd() const = 0;
   // Readable when the kernel side asks for attention; poll it and call consume, or call it on a timer.
   virtual int ring_fd() const = 0;
   // Hands out events that wait, oldest first of each ring, and returns when none is left or the budget is
@@ -116,8 +113,8 @@ class KernelSide {
   virtual std::uint64_t ring_capacity() const = 0;
   virtual Counters counters() const = 0;
 
-  // For programs loaded beside these: one of our maps by its name, -1: there is none; and a ring buffer
-  // whose events consume() is to hand out too.
+  // For programs loaded beside these, and for NativeUnwind: one of our maps by its name, -1: there is none; and a
+  // ring buffer whose events consume() is to hand out too.
   virtual int map_fd(const char* name) const = 0;
   virtual Result<void> add_ring(int map_fd) = 0;
 };

@@ -1,5 +1,7 @@
 #include "user/process/code_table.h"
 
+#include <utility>
+
 namespace dynprof {
 namespace {
 
@@ -27,8 +29,8 @@ CodeId CodeTable::find(std::uint64_t address, std::uint32_t identity) const {
   return at == entries_.end() || at->second.identity != identity ? 0 : at->second.code;
 }
 
-void CodeTable::learn(std::span<const CodeRequest> codes, CodeReader& reader,
-                      RecordingWriter& writer, std::uint16_t python, const OnRead& on_read) {
+std::vector<RemoteCode> CodeTable::learn(std::span<const CodeRequest> codes, CodeReader& reader,
+                                         RecordingWriter& writer, std::uint16_t python) {
   if (entries_.size() > kMaxEntries) entries_.clear();
   wanted_.clear();
   for (const CodeRequest& code : codes) {
@@ -40,7 +42,8 @@ void CodeTable::learn(std::span<const CodeRequest> codes, CodeReader& reader,
     if (!wanted_.empty() && wanted_.back().address == code.address) continue;
     wanted_.push_back(code);
   }
-  if (wanted_.empty()) return;
+  if (wanted_.empty()) return {};
+  std::vector<RemoteCode> whole;
   std::vector<RemoteCode> answers = reader.read_many(wanted_);
   for (std::size_t i = 0; i < answers.size() && i < wanted_.size(); i++) {
     Entry& entry = entries_[wanted_[i].address];
@@ -51,8 +54,9 @@ void CodeTable::learn(std::span<const CodeRequest> codes, CodeReader& reader,
     if (first && !read) unreadable_++;
     if (!first && read) unreadable_--;
     entry.code = writer.code(recorded_code(answers[i], writer, python));
-    if (read && on_read) on_read(answers[i]);
+    if (read) whole.push_back(std::move(answers[i]));
   }
+  return whole;
 }
 
 }  // namespace dynprof

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -19,12 +18,10 @@ namespace dynprof {
 
 class CodeTable {
  public:
-  // Called for every code object that was read whole.
-  using OnRead = std::function<void(const RemoteCode& code)>;
-
-  // Reads those of `codes` that are new, or worth another attempt. `python` is major << 8 | minor.
-  void learn(std::span<const CodeRequest> codes, CodeReader& reader, RecordingWriter& writer,
-             std::uint16_t python, const OnRead& on_read);
+  // Reads those of `codes` that are new, or worth another attempt, and returns those that were read whole.
+  // `python` is major << 8 | minor.
+  std::vector<RemoteCode> learn(std::span<const CodeRequest> codes, CodeReader& reader,
+                                RecordingWriter& writer, std::uint16_t python);
   // 0 (an unknown code object) for one that was never learned.
   CodeId find(std::uint64_t address, std::uint32_t identity) const;
   // Code objects that no attempt could read so far.

@@ -18,25 +18,26 @@ class NativeSpaces {
   static std::unique_ptr<NativeSpaces> start(const KernelSide& kernel, const NativeLimits& limits) {
     auto spaces = std::make_unique<NativeSpaces>();
     spaces->unwind_ =
-        NativeUnwind::start(kernel.unwind_tables_fd(), kernel.native_spaces_fd(), limits);
+        NativeUnwind::start(kernel.map_fd("unwind_tables"), kernel.map_fd("native_spaces"), limits);
     return spaces;
   }
 
   void give(FollowedProcess& process) {
-    process.set_native_space(unwind_->space_of(process.pid()));
-    unwind_->look(process.native_space());
+    process.native().set_space(unwind_->space_of(process.pid()));
+    unwind_->look(process.native().space());
   }
   // A native stack was cut where the kernel side knows no code, or has no table for it.
-  void look_for_code(const dp_sample& sample, FollowedProcess& process, KernelSide& kernel) {
+  void look_for_code(const dp_sample& sample, FollowedProcess& process) {
     if (sample.native_end != DP_COUNT_NATIVE_NO_MAPPING &&
         sample.native_end != DP_COUNT_NATIVE_NO_TABLE)
       return;
     // A child that was forked has mapped something of its own.
-    if (process.native_space() && process.native_space()->pid != process.pid()) {
-      process.set_native_space(unwind_->space_of(process.pid()));
-      (void)process.tell_kernel(kernel);
+    const NativeSpaceRef& space = process.native().space();
+    if (space && space->pid != process.pid()) {
+      process.native().set_space(unwind_->space_of(process.pid()));
+      (void)process.entry().update();
     }
-    unwind_->look(process.native_space());
+    unwind_->look(process.native().space());
   }
   void settle(std::chrono::milliseconds wait) { unwind_->settle(wait); }
   std::string take_problem() { return unwind_->take_problem(); }

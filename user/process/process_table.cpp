@@ -13,9 +13,7 @@ const FollowedProcess* ProcessTable::find(pid_t pid) const {
 }
 
 FollowedProcess& ProcessTable::follow(pid_t pid, pid_t parent) {
-  const auto [at, added] = processes_.try_emplace(pid, pid, parent, options_.children);
-  if (added && !options_.command_lines) at->second.leave_out_command_line();
-  return at->second;
+  return processes_.try_emplace(pid, pid, parent, options_, kernel_).first->second;
 }
 
 FollowedProcess& ProcessTable::follow_at_begin(pid_t pid, pid_t parent) {
@@ -23,24 +21,24 @@ FollowedProcess& ProcessTable::follow_at_begin(pid_t pid, pid_t parent) {
   return follow(pid, parent);
 }
 
-void ProcessTable::forked(pid_t child, pid_t parent, KernelSide& kernel) {
+void ProcessTable::forked(pid_t child, pid_t parent) {
   processes_.erase(child);  // an older process of that number
   pending_children_.forget(child);
   follow(child, parent);
-  inherit(parent, kernel);
+  inherit(parent);
   if (processes_.contains(parent)) pending_children_.add(child, parent);
 }
 
-void ProcessTable::inherit(pid_t child, KernelSide& kernel) {
+void ProcessTable::inherit(pid_t child) {
   const pid_t parent = pending_children_.take_parent(child);
   if (parent == 0) return;
   const FollowedProcess* from = find(parent);
   FollowedProcess* to = find(child);
-  if (from && to) to->inherit(*from, kernel);
+  if (from && to) to->inherit(*from);
 }
 
-void ProcessTable::image_ends(pid_t pid, KernelSide& kernel) {
-  for (const pid_t child : pending_children_.of(pid)) inherit(child, kernel);
+void ProcessTable::image_ends(pid_t pid) {
+  for (const pid_t child : pending_children_.of(pid)) inherit(child);
   pending_children_.forget(pid);
 }
 

@@ -16,12 +16,9 @@ class ProcessTable {
  public:
   using Map = std::map<pid_t, FollowedProcess>;
 
-  struct Options {
-    bool children = true;       // forks are followed
-    bool command_lines = true;  // kept in the recording
-  };
-
-  explicit ProcessTable(const Options& options) : options_(options) {}
+  // `kernel` outlives it.
+  ProcessTable(const FollowOptions& options, KernelSide& kernel)
+      : options_(options), kernel_(kernel) {}
 
   Map& all() { return processes_; }
   const Map& all() const { return processes_; }
@@ -36,13 +33,14 @@ class ProcessTable {
   void erase(pid_t pid) { processes_.erase(pid); }
 
   // The child copies what is known of its parent when that is needed (inherit) or about to go (image_ends).
-  void forked(pid_t child, pid_t parent, KernelSide& kernel);
-  void inherit(pid_t child, KernelSide& kernel);
+  void forked(pid_t child, pid_t parent);
+  void inherit(pid_t child);
   // What this process knew is about to go (an exec, an exit): its children copy it now, it copies nothing.
-  void image_ends(pid_t pid, KernelSide& kernel);
+  void image_ends(pid_t pid);
 
  private:
-  Options options_;
+  FollowOptions options_;
+  KernelSide& kernel_;
   Map processes_;
   PendingChildren pending_children_;
   std::vector<std::pair<pid_t, pid_t>> there_;

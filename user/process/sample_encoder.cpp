@@ -19,7 +19,7 @@ FrameId SampleEncoder::python_frame(const dp_frame& frame, FollowedProcess& proc
   const bool entry = frame.unit & DP_FRAME_ENTRY;
   const std::uint32_t unit = frame.unit & DP_FRAME_UNIT_MASK;
   CodeId code = 0;
-  if (!(frame.unit & DP_FRAME_CODE_FAULT)) code = process.code(frame.code, frame.identity);
+  if (!(frame.unit & DP_FRAME_CODE_FAULT)) code = process.python().code(frame.code, frame.identity);
   const std::uint64_t key =
       static_cast<std::uint64_t>(code) << 32 | static_cast<std::uint64_t>(entry) << 31 | unit;
   auto [at, added] = frames_.try_emplace(key, 0);
@@ -54,13 +54,13 @@ ContextId SampleEncoder::context(const SampleView& view, FollowedProcess& proces
     recorded.depth = static_cast<std::uint32_t>(view.frames.size() - 1 - marker.frame_index);
     recorded.instance = marker.instance;
     if (marker.user_code)
-      recorded.user_code = process.code(marker.user_code, marker.user_code_identity);
+      recorded.user_code = process.python().code(marker.user_code, marker.user_code_identity);
     context.markers.push_back(recorded);
   }
   if (view.torch) {
     context.torch = recorded_state(*view.torch);
     for (const dp_phase_name& phase : view.phases)
-      context.torch.phases.push_back(process.phase_name(phase, writer_));
+      context.torch.phases.push_back(process.torch().phase_name(phase, writer_));
   }
   if (!context.markers.empty() || context.torch.frame_id >= 0 || context.torch.autograd_id >= 0)
     in_compile_++;
@@ -73,7 +73,7 @@ void SampleEncoder::learn(const SampleView& view, FollowedProcess& process) {
     if (!(frame.unit & DP_FRAME_CODE_FAULT)) wanted_.push_back({frame.code, frame.identity});
   for (const dp_marker& marker : view.markers)
     if (marker.user_code) wanted_.push_back({marker.user_code, marker.user_code_identity});
-  process.learn(wanted_, writer_, kernel_);
+  process.python().learn(wanted_, writer_);
 }
 
 // Native frames, with the Python frames among them, then the kernel's: from the root on.
@@ -83,7 +83,7 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
   native_frames_.clear();
   in_eval_loop_.clear();
   for (std::uint64_t word : view.native) {
-    const NativeAddress place = process.native_address(word, native_, now);
+    const NativeAddress place = process.native().find(word, native_, now);
     native_frames_.push_back(place.frame);
     in_eval_loop_.push_back(place.in_eval_loop && !view.frames.empty());
   }
@@ -94,7 +94,8 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
   halves.python = view.frames;
   halves.python_whole = !(view.sample.flags & (DP_SAMPLE_TRUNCATED | DP_SAMPLE_FRAME_FAULT));
   // Without the interpreter loop's place (no symbols) there is nothing to join at.
-  const bool joins = view.native.empty() || view.frames.empty() || process.knows_eval_loop();
+  const bool joins =
+      view.native.empty() || view.frames.empty() || process.native().knows_eval_loop();
   if (!halves.native_whole) flags |= kSampleNativeCut;
   StackId stack = 0;
   if (view.native.empty()) {
@@ -118,7 +119,7 @@ StackId SampleEncoder::stack_of(const SampleView& view, FollowedProcess& process
     const FrameId leaf =
         (view.sample.flags & DP_SAMPLE_KERNEL)
             ? native_.kernel_frame(view.sample.ip)
-            : native_.user_frame(process.pid(), process.space(), view.sample.ip, now);
+            : native_.user_frame(process.pid(), process.native().mappings(), view.sample.ip, now);
     stack = writer_.stack({stack, leaf});
   }
   return stack;
@@ -162,14 +163,15 @@ WaitStack SampleEncoder::wait_stack(const SampleView& view, FollowedProcess& pro
 
 StackId SampleEncoder::with_function(StackId stack, std::uint64_t address, std::uint64_t now_ns,
                                      FollowedProcess& process) {
-  const NativeAddress place = process.native_address(address | DP_NATIVE_EXACT, native_, now_ns);
+  const NativeAddress place = process.native().find(address | DP_NATIVE_EXACT, native_, now_ns);
   return writer_.stack({stack, place.frame});
 }
 
 void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
   Sample sample;
   sample.time_ns = view.sample.header.time_ns;
-  sample.thread = process.thread(static_cast<pid_t>(view.sample.header.tid), writer_);
+  sample.thread =
+      process.identity().threads().of(static_cast<pid_t>(view.sample.header.tid), writer_);
   sample.flags = recorded_flags(view.sample);
   if (!view.frames.empty()) learn(view, process);
   sample.stack = stack_of(view, process, sample.flags);
@@ -177,11 +179,11 @@ void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
     sample.flags |= kSampleNoPython;
   } else {
     sample.context = context(view, process);
-    if (!view.markers.empty()) process.compile_seen(kernel_);
+    if (!view.markers.empty()) process.tracer().compile_seen();
     const auto tid = static_cast<pid_t>(view.sample.header.tid);
     const bool compiles_unseen = !view.markers.empty() && !view.torch;
     if (compiles_unseen || (view.torch && view.torch->status == DP_TORCH_STALE))
-      process.watch_thread(tid, writer_, kernel_);
+      process.tracer().watch_thread(tid, writer_);
   }
   samples_++;
   writer_.sample(sample);

@@ -7,7 +7,6 @@
 
 #include "symbolizer/recording/writer.h"
 #include "user/kernel/event_view.h"
-#include "user/kernel/kernel_side.h"
 #include "user/process/followed_process.h"
 #include "user/stacks/merge_stacks.h"
 #include "user/stacks/native_frames.h"
@@ -29,8 +28,7 @@ struct WaitStack {
 
 class SampleEncoder {
  public:
-  SampleEncoder(RecordingWriter& writer, NativeFrames& native, KernelSide& kernel)
-      : writer_(writer), native_(native), kernel_(kernel) {}
+  SampleEncoder(RecordingWriter& writer, NativeFrames& native) : writer_(writer), native_(native) {}
 
   void encode(const SampleView& view, FollowedProcess& process);
   SamplePlace place(const SampleView& view, FollowedProcess& process);
@@ -51,7 +49,6 @@ class SampleEncoder {
 
   RecordingWriter& writer_;
   NativeFrames& native_;
-  KernelSide& kernel_;
   std::vector<CodeRequest> wanted_;                    // scratch
   std::unordered_map<std::uint64_t, FrameId> frames_;  // by code, instruction and entry mark
   std::uint64_t samples_ = 0;

@@ -7,60 +7,81 @@
 
 namespace dynprof {
 
+// One for each alternative of EventView.
+struct EventRouter::Handlers {
+  Parts& to;
+  ExecRate& exec_rate;
+
+  void on(const SampleView& view);
+  void on(const WaitStackView& view);
+  void on(const dp_wait_event& event);
+  void on(const dp_phase_event& event);
+  void on(const dp_inline_event& event);
+  void on(const dp_probe_event& event);
+  void on(const ProcessEventView& view);
+  void on(const GpuEventView& view);
+
+  void on_exec(pid_t pid, const ProcessEventView& view);
+  void on_exit(pid_t pid);
+  FollowedProcess* process_of(const dp_event_header& header) {
+    return to.processes.find(static_cast<pid_t>(header.pid));
+  }
+};
+
 void EventRouter::route(std::span<const std::byte> bytes) {
-  const auto event = decode_event(bytes);
-  if (event)
-    std::visit([this](const auto& one) { on(one); }, *event);
+  Handlers handlers{to_, exec_rate_};
+  if (const auto event = decode_event(bytes))
+    std::visit([&handlers](const auto& one) { handlers.on(one); }, *event);
   else
     ++to_.losses.malformed;
 }
 
-void EventRouter::on(const SampleView& view) {
+void EventRouter::Handlers::on(const SampleView& view) {
   const auto pid = static_cast<pid_t>(view.sample.header.pid);
   // New: its fork event was lost, or a sample taken just before its exit comes after it.
-  FollowedProcess& process = to_.processes.follow(pid, 0);
-  to_.processes.inherit(pid, to_.kernel);
-  to_.encoder.encode(view, process);
-  if (to_.native) to_.native->look_for_code(view.sample, process, to_.kernel);
+  FollowedProcess& process = to.processes.follow(pid, 0);
+  to.processes.inherit(pid);
+  to.encoder.encode(view, process);
+  if (to.native) to.native->look_for_code(view.sample, process);
 }
 
-void EventRouter::on(const WaitStackView& view) {
+void EventRouter::Handlers::on(const WaitStackView& view) {
   FollowedProcess* process = process_of(view.stack.sample.header);
-  if (!to_.off_cpu || !process) return;
-  to_.off_cpu->on_stack(view.stack, *process, to_.encoder);
-  if (to_.native) to_.native->look_for_code(view.stack.sample, *process, to_.kernel);
+  if (!to.off_cpu || !process) return;
+  to.off_cpu->on_stack(view.stack, *process, to.encoder);
+  if (to.native) to.native->look_for_code(view.stack.sample, *process);
 }
 
-void EventRouter::on(const dp_wait_event& event) {
-  if (to_.off_cpu) to_.off_cpu->on_wait(event, process_of(event.header), to_.writer);
+void EventRouter::Handlers::on(const dp_wait_event& event) {
+  if (to.off_cpu) to.off_cpu->on_wait(event, process_of(event.header), to.writer);
 }
 
-void EventRouter::on(const dp_phase_event& event) {
-  if (auto* process = process_of(event.header)) process->on_phase(event, to_.writer, to_.kernel);
+void EventRouter::Handlers::on(const dp_phase_event& event) {
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to.writer);
 }
 
-void EventRouter::on(const dp_inline_event& event) {
-  if (auto* process = process_of(event.header)) process->on_inline(event, to_.writer, to_.kernel);
+void EventRouter::Handlers::on(const dp_inline_event& event) {
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to.writer);
 }
 
-void EventRouter::on(const dp_probe_event& event) {
-  if (auto* process = process_of(event.header)) process->on_probe(event, to_.writer, to_.kernel);
+void EventRouter::Handlers::on(const dp_probe_event& event) {
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to.writer);
 }
 
-void EventRouter::on(const GpuEventView& view) {
-  if (auto* process = process_of(view.header))
-    to_.gpu.on_event(view, *process, to_.encoder, to_.writer);
+void EventRouter::Handlers::on(const GpuEventView& view) {
+  FollowedProcess* process = process_of(view.header);
+  if (process && !to.gpu.on_event(view, *process, to.encoder, to.writer)) ++to.losses.malformed;
 }
 
-void EventRouter::on(const ProcessEventView& view) {
+void EventRouter::Handlers::on(const ProcessEventView& view) {
   const dp_process_event& event = view.event;
   const auto pid = static_cast<pid_t>(event.header.pid);
-  to_.lives.event(view, to_.writer);
+  to.lives.event(view, to.writer);
   switch (event.header.kind) {
     case DP_EVENT_FORK:
-      to_.processes.forked(pid, static_cast<pid_t>(event.parent_pid), to_.kernel);
-      to_.gpu.forget(pid);
-      to_.gpu.forked(pid);
+      to.processes.forked(pid, static_cast<pid_t>(event.parent_pid));
+      to.gpu.forget(pid);
+      to.gpu.forked(pid);
       return;
     case DP_EVENT_EXEC:
       return on_exec(pid, view);
@@ -71,30 +92,30 @@ void EventRouter::on(const ProcessEventView& view) {
   }
 }
 
-void EventRouter::on_exec(pid_t pid, const ProcessEventView& view) {
-  FollowedProcess* process = to_.processes.find(pid);
+void EventRouter::Handlers::on_exec(pid_t pid, const ProcessEventView& view) {
+  FollowedProcess* process = to.processes.find(pid);
   if (!process) return;
-  to_.processes.image_ends(pid, to_.kernel);
+  to.processes.image_ends(pid);
   process->forget_image(view.event.header.time_ns);
-  process->runs(view.event.comm, view.exe, view.args);
-  if (to_.native && exec_rate_.is_low(view.event.header.time_ns)) to_.native->give(*process);
-  to_.gpu.forget(pid);
+  process->identity().runs(view.event.comm, view.exe, view.args);
+  if (to.native && exec_rate.is_low(view.event.header.time_ns)) to.native->give(*process);
+  to.gpu.forget(pid);
   // What we told the kernel side while the event was under way was of the old image.
-  (void)process->tell_kernel(to_.kernel);
-  if (to_.targets.contains(pid) && !std::exchange(to_.launched, false))
-    to_.note(fmt::format("process {} has started another program", pid));
+  (void)process->entry().update();
+  if (to.targets.contains(pid) && !std::exchange(to.launched, false))
+    to.notes.add(fmt::format("process {} has started another program", pid));
 }
 
-void EventRouter::on_exit(pid_t pid) {
-  FollowedProcess* process = to_.processes.find(pid);
+void EventRouter::Handlers::on_exit(pid_t pid) {
+  FollowedProcess* process = to.processes.find(pid);
   if (!process) return;
-  to_.processes.image_ends(pid, to_.kernel);
-  process->describe(to_.writer);
-  if (to_.targets.contains(pid)) {
-    to_.targets.ended(pid);
-  } else if (!to_.gpu.traces(pid)) {
-    to_.losses.add(*process);
-    to_.processes.erase(pid);
+  to.processes.image_ends(pid);
+  process->describe(to.writer);
+  if (to.targets.contains(pid)) {
+    to.targets.ended(pid);
+  } else if (!to.gpu.traces(pid)) {
+    to.losses.add(*process);
+    to.processes.erase(pid);
   }
 }
 

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <span>
-#include <string>
+#include <utility>
 
 #include "user/gpu/gpu_collector.h"
 #include "user/kernel/event_view.h"
@@ -14,6 +13,7 @@
 #include "user/process/process_table.h"
 #include "user/process/sample_encoder.h"
 #include "user/session/exec_rate.h"
+#include "user/session/notes.h"
 #include "user/session/session_losses.h"
 #include "user/session/targets.h"
 #include "user/waits/off_cpu.h"
@@ -24,7 +24,6 @@ class EventRouter {
  public:
   // All outlive the router.
   struct Parts {
-    KernelSide& kernel;
     RecordingWriter& writer;
     SampleEncoder& encoder;
     ProcessTable& processes;
@@ -34,7 +33,7 @@ class EventRouter {
     OffCpu* off_cpu;       // null: waits are not recorded
     NativeSpaces* native;  // null: native stacks are not recorded
     SessionLosses& losses;
-    std::function<void(const std::string& sentence)> note;
+    Notes& notes;
     bool launched;  // the target's first exec is the command itself
   };
 
@@ -44,19 +43,7 @@ class EventRouter {
   void route(std::span<const std::byte> bytes);
 
  private:
-  void on(const SampleView& view);
-  void on(const WaitStackView& view);
-  void on(const dp_wait_event& event);
-  void on(const dp_phase_event& event);
-  void on(const dp_inline_event& event);
-  void on(const dp_probe_event& event);
-  void on(const ProcessEventView& view);
-  void on(const GpuEventView& view);
-  void on_exec(pid_t pid, const ProcessEventView& view);
-  void on_exit(pid_t pid);
-  FollowedProcess* process_of(const dp_event_header& header) {
-    return to_.processes.find(static_cast<pid_t>(header.pid));
-  }
+  struct Handlers;
 
   Parts to_;
   ExecRate exec_rate_;

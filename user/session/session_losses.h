@@ -18,9 +18,9 @@ struct SessionLosses {
 
   // A process that is no longer followed.
   void add(const FollowedProcess& process) {
-    unreadable_codes += process.unreadable_codes();
-    edges += process.lost_edges();
-    inline_late += process.armed_late();
+    unreadable_codes += process.python().unreadable_codes();
+    edges += process.tracer().watch().lost_edges();
+    inline_late += process.tracer().watch().armed_late();
   }
   // An event for which there was no time left.
   void unread(std::span<const std::byte> bytes) {

@@ -33,8 +33,8 @@ Meta describe_session(const SessionOptions& options, const SamplingEvents& event
   if (options.targets.size() == 1) meta.target_pid = target;
   meta.command = options.command_lines ? read_command_line(target) : read_comm(target, target);
   if (first && first->python()) {
-    meta.python = first->python()->version;
-    meta.torch = first->torch();
+    meta.python = first->python().runtime().version;
+    meta.torch = first->torch().torch().version;
   }
   return meta;
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "user/process/followed_process.h"
-#include "user/session/session.h"
+#include "user/session/session_options.h"
 
 namespace dynprof {
 

@@ -6,6 +6,7 @@
 
 #include "symbolizer/base/amounts.h"
 #include "symbolizer/base/text.h"
+#include "user/target/state_word.h"
 #include "user/top/pages.h"
 #include "user/top/table.h"
 
@@ -49,23 +50,6 @@ class Lines {
   std::vector<TopLine> lines_;
 };
 
-std::string state_word(char state) {
-  switch (state) {
-    case 'R':
-      return "running";
-    case 'S':
-    case 'I':
-      return "sleeping";
-    case 'D':
-      return "blocked in the kernel";
-    case 'T':
-    case 't':
-      return "stopped";
-    default:
-      return "ended";
-  }
-}
-
 std::string percent_words(const std::optional<double>& percent) {
   return percent ? fmt::format("{:.0f} %", *percent) : "-";
 }
@@ -87,7 +71,8 @@ std::string title(const TopState& state) {
 
 std::string target_line(const TopState& state) {
   const TopTarget& target = state.reading.target;
-  return fmt::format("{}; {}, up {}, CPU {}, {}", versions(target), state_word(target.state),
+  return fmt::format("{}; {}, up {}, CPU {}, {}", versions(target),
+                     target.state == 'D' ? "blocked in the kernel" : state_word(target.state),
                      short_age(target.uptime_s), percent_words(state.cpu_percent),
                      count_words(target.threads, "thread", "threads"));
 }

@@ -295,7 +295,8 @@ void TorchWatch::leave_inlined(const WatchedProcess& process, pid_t tid, Thread&
   }
 }
 
-void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event& event) {
+void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event& event,
+                           CodeId code) {
   auto tid = static_cast<pid_t>(event.header.tid);
   auto at = threads_.find(tid);
   if (at == threads_.end()) return;
@@ -320,7 +321,7 @@ void TorchWatch::on_inline(const WatchedProcess& process, const dp_inline_event&
     leave_inlined(process, tid, thread, open.around(event), now_ns);
     open.push(event, thread.phases.size());
     edge.kind = EdgeKind::kInlineBegin;
-    edge.code = event.code ? process.code(event.code, event.identity) : 0;
+    edge.code = code;
   } else {
     std::size_t keep = open.with(event);
     if (keep == 0) return;  // it began before we watched

@@ -7,7 +7,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,6 +18,7 @@
 #include "user/target/torch_threads.h"
 #include "user/torch/inline_watch.h"
 #include "user/torch/open_phases.h"
+#include "user/torch/thread_ids.h"
 
 namespace dynprof {
 
@@ -29,8 +29,9 @@ struct WatchedProcess {
   const dp_torch_layout& torch;
   RecordingWriter& writer;
   KernelSide& kernel;
-  std::function<ThreadId(pid_t)> thread;                     // the recording's id of a thread
-  std::function<CodeId(std::uint64_t, std::uint32_t)> code;  // ... of a code object, by identity
+  ThreadIds& threads;
+
+  ThreadId thread(pid_t tid) const { return threads.of(tid, writer); }
 };
 
 class TorchWatch {
@@ -54,7 +55,8 @@ class TorchWatch {
   // Torch calls time.time_ns. `name` stands in for one that the event does not bring.
   // True: with this the thread's compile is over.
   bool on_phase(const WatchedProcess& process, const dp_phase_event& event, std::string_view name);
-  void on_inline(const WatchedProcess& process, const dp_inline_event& event);
+  // `code`: the recording's id of the function that a begin is of.
+  void on_inline(const WatchedProcess& process, const dp_inline_event& event, CodeId code);
   // No more phases come: writes what is open as open until now.
   void finish(const WatchedProcess& process, std::uint64_t now_ns);
 

@@ -12,13 +12,14 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "offcpu.skel.h"
 #include "offcpu_plain.skel.h"
+#include "user/kernel/bpf_object.h"
 #include "user/kernel/clock.h"
-#include "user/kernel/open_programs.h"
 #include "user/kernel/pid_namespace.h"
-#include "user/kernel/skeleton.h"
 #include "user/waits/wait_kind.h"
 #include "user/waits/wait_stacks.h"
 
@@ -26,13 +27,6 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxThreads = DP_THREAD_TIMES;
-
-Error off_cpu_error(const std::string& what, int value) {
-  const int number = value < 0 ? -value : value;
-  Error failure = error(fmt::format("{}: {}", what, errno_text(number)));
-  failure.errno_value = number;
-  return failure;
-}
 
 struct BtfDeleter {
   void operator()(btf* types) const { btf__free(types); }
@@ -139,7 +133,7 @@ class LoadedOffCpu final : public OffCpu {
       bpf_link* link = bpf_program__attach_raw_tracepoint(program, name);
       if (!link) {
         detach();
-        return off_cpu_error(fmt::format("cannot attach to the tracepoint {}", name), errno);
+        return bpf_error(fmt::format("cannot attach to the tracepoint {}", name), errno);
       }
       links_.emplace_back(link);
     }
@@ -162,22 +156,23 @@ class LoadedOffCpu final : public OffCpu {
     end_ns_ = monotonic_ns();
   }
 
-  void finish(const FindProcess& find, RecordingWriter& writer) override {
+  void finish(ProcessTable& processes, RecordingWriter& writer) override {
     for (const dp_thread_time& place : found_) {
       dp_wait_event mark = event_of(place, place.out_ns);
       mark.begin_ns = place.out_ns;
       mark.flags = DP_WAIT_MARK;
-      record(mark, find(static_cast<pid_t>(place.pid)), writer, 0);
+      record(mark, processes.find(static_cast<pid_t>(place.pid)), writer, 0);
     }
-    write_sums(find, writer);
+    write_sums(processes, writer);
     for (std::uint32_t slot = 0; slot < DP_THREAD_TIMES; ++slot) {
       dp_thread_time place = {};
       if (bpf_map__lookup_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
                                sizeof place, 0) != 0 ||
           place.tid == 0 || (place.flags & DP_THREAD_ENDED))
         continue;
-      if (place.sum.count > 0) record(place.sum, find(static_cast<pid_t>(place.pid)), writer, 0);
-      FollowedProcess* process = find(static_cast<pid_t>(place.pid));
+      if (place.sum.count > 0)
+        record(place.sum, processes.find(static_cast<pid_t>(place.pid)), writer, 0);
+      FollowedProcess* process = processes.find(static_cast<pid_t>(place.pid));
       if (process) write_last(place, *process, writer);
     }
   }
@@ -219,22 +214,22 @@ class LoadedOffCpu final : public OffCpu {
     record(event, &process, writer, 0);
   }
 
-  void write_sums(const FindProcess& find, RecordingWriter& writer) {
+  void write_sums(ProcessTable& processes, RecordingWriter& writer) {
     auto sums = std::make_unique<dp_wait_sums>();
-    const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
-    for (std::uint32_t cpu = 0; cpu < cpus; ++cpu) {
+    for (std::uint32_t cpu = 0; cpu < possible_cpus(); ++cpu) {
       if (bpf_map__lookup_elem(skeleton_->maps.wait_sums, &cpu, sizeof cpu, sums.get(),
                                sizeof *sums, 0) != 0)
         continue;
       for (const dp_wait_event& event : sums->slots)
-        if (event.count > 0) record(event, find(static_cast<pid_t>(event.header.pid)), writer, 0);
+        if (event.count > 0)
+          record(event, processes.find(static_cast<pid_t>(event.header.pid)), writer, 0);
     }
   }
 
   ThreadId thread_of(const dp_wait_event& event, FollowedProcess* process,
                      RecordingWriter& writer) {
     const auto tid = static_cast<pid_t>(event.header.tid);
-    if (process) return process->thread(tid, writer);
+    if (process) return process->identity().threads().of(tid, writer);
     return writer.thread(
         {static_cast<std::int32_t>(event.header.pid), static_cast<std::int32_t>(tid), 0});
   }
@@ -277,19 +272,15 @@ class LoadedOffCpu final : public OffCpu {
 // Without `delays`, the moment a thread is woken up is traced instead.
 Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t threshold_ns,
                                               bool delays) {
-  auto skeleton = open_programs<offcpu_bpf, offcpu_plain_bpf>(kernel.direct_map().plain);
-  if (!skeleton) return off_cpu_error("cannot open the off-CPU programs", errno);
+  constexpr const char* kPrograms = "off-CPU";
+  ASSIGN_OR_RETURN(auto skeleton, (open_object<offcpu_bpf, offcpu_plain_bpf>(
+                                      kPrograms, kernel.direct_map().plain)));
   auto& maps = skeleton->maps;
   // Not code_caches: its entries would be of another generation of markers.
-  for (bpf_map* shared : {maps.processes, maps.events, maps.counters, maps.torch_threads,
-                          maps.known_codes, maps.unwind_tables, maps.native_spaces}) {
-    const int fd = kernel.map_fd(bpf_map__name(shared));
-    if (int rc = bpf_map__reuse_fd(shared, fd))
-      return off_cpu_error(fmt::format("cannot share BPF map {}", bpf_map__name(shared)), rc);
-  }
-  const auto cpus = static_cast<std::uint32_t>(std::max(1, libbpf_num_possible_cpus()));
-  for (bpf_map* own : {maps.code_caches, maps.rule_caches, maps.wait_memos, maps.wait_sums})
-    bpf_map__set_max_entries(own, cpus);
+  TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes,
+                  maps.unwind_tables, maps.native_spaces},
+                 [&kernel](const char* name) { return kernel.map_fd(name); }));
+  size_by_cpus({maps.code_caches, maps.rule_caches, maps.wait_memos, maps.wait_sums});
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   set_pid_namespace(skeleton->rodata, ours);
   set_direct_map(skeleton->rodata, kernel.direct_map());
@@ -297,8 +288,7 @@ Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t 
   skeleton->rodata->scheduler_keeps_delays = delays;
   bpf_program__set_autoload(skeleton->progs.thread_woken, !delays);
   bpf_program__set_autoload(skeleton->progs.thread_ends, ours.level > 0);
-  if (int rc = offcpu_bpf::load(skeleton.get()))
-    return off_cpu_error("the kernel refused the off-CPU programs", rc);
+  TRY(load_object(kPrograms, *skeleton));
   return std::unique_ptr<OffCpu>(std::make_unique<LoadedOffCpu>(std::move(skeleton)));
 }
 

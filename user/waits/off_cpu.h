@@ -5,15 +5,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "user/kernel/event_view.h"
 #include "user/kernel/kernel_side.h"
 #include "user/process/followed_process.h"
+#include "user/process/process_table.h"
 #include "user/process/sample_encoder.h"
 
 namespace dynprof {
@@ -36,8 +33,7 @@ class OffCpu {
                        RecordingWriter& writer) = 0;
   virtual void detach() = 0;
   // After the last event: the sums under way, and what the threads are doing now.
-  using FindProcess = std::function<FollowedProcess*(pid_t)>;
-  virtual void finish(const FindProcess& find, RecordingWriter& writer) = 0;
+  virtual void finish(ProcessTable& processes, RecordingWriter& writer) = 0;
   // Waits whose stack was not received, or was dropped.
   virtual std::uint64_t stacks_lost() const = 0;
 };

@@ -1,0 +1,83 @@
+#include "user/process/process_python.h"
+
+#include <utility>
+
+namespace dynprof {
+
+struct ProcessPython::Readers {
+  Readers(pid_t pid, const PythonRuntime& python)
+      : memory(pid), objects(memory, python.layout), code(objects, python.code_type) {
+    objects.set_str_type(python.str_type);
+  }
+  ProcessMemory memory;
+  RemoteObjects objects;
+  CodeReader code;
+};
+
+ProcessPython::ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule)
+    : pid_(pid), kernel_(kernel), schedule_(schedule) {}
+
+ProcessPython::~ProcessPython() = default;
+
+Result<void> ProcessPython::find(PythonDiscovery& details) {
+  auto found = discover_python(pid_, &details);
+  if (!found) return std::move(found).error();
+  runtime_ = std::move(*found);
+  readers_ = std::make_unique<Readers>(pid_, *runtime_);
+  return {};
+}
+
+void ProcessPython::inherit(const ProcessPython& parent) {
+  if (!parent) return;
+  runtime_ = parent.runtime_;
+  runtime_->pid = pid_;
+  readers_ = std::make_unique<Readers>(pid_, *runtime_);
+  codes_ = parent.codes_;
+  for (const auto& [code, marker] : parent.markers_) add_marker({code, marker, nullptr});
+}
+
+void ProcessPython::forget() {
+  runtime_.reset();
+  readers_.reset();
+  codes_.clear();
+  markers_.clear();
+}
+
+RemoteObjects& ProcessPython::objects() const { return readers_->objects; }
+CodeReader& ProcessPython::code_reader() const { return readers_->code; }
+
+void ProcessPython::learn(std::span<const CodeRequest> codes, RecordingWriter& writer) {
+  if (!readers_) return;
+  for (const RemoteCode& code :
+       codes_.learn(codes, readers_->code, writer, runtime_->layout.python)) {
+    if (auto marker = match_marker(readers_->code, code, runtime_->layout.python)) {
+      add_marker(*marker);
+      schedule_.marker_seen = true;
+    } else {
+      add_plain_code(code.address, code.identity);
+    }
+  }
+}
+
+void ProcessPython::add_marker(const ResolvedMarker& marker) {
+  auto [at, added] = markers_.insert_or_assign(marker.code, marker.marker);
+  kernel_.add_code(static_cast<std::uint32_t>(pid_), at->first, at->second);
+}
+
+void ProcessPython::add_plain_code(std::uint64_t address, std::uint32_t identity) {
+  dp_marker_code plain = {};
+  plain.identity = identity;
+  kernel_.add_code(static_cast<std::uint32_t>(pid_), address, plain);
+}
+
+bool ProcessPython::runs_marker() const {
+  for (const RemoteThread& thread : runtime_->threads) {
+    auto frames = walk_frames(readers_->objects, thread.tstate, DP_MAX_PYTHON_FRAMES);
+    if (!frames) return true;  // torn: not known
+    for (const RemoteFrame& frame : *frames)
+      if (markers_.contains(frame.code)) return true;
+  }
+  return false;
+}
+
+}  // namespace dynprof

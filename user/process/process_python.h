@@ -1,0 +1,63 @@
+// CPython in one process: readers of its memory, and its code objects, which the kernel side is told of
+// once they are read. Empty until Python is found.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+#include "symbolizer/recording/writer.h"
+#include "user/kernel/kernel_side.h"
+#include "user/process/code_table.h"
+#include "user/process/look_schedule.h"
+#include "user/target/marker_rules.h"
+#include "user/target/python_runtime.h"
+
+namespace dynprof {
+
+class ProcessPython {
+ public:
+  ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule);
+  ~ProcessPython();
+
+  explicit operator bool() const { return readers_ != nullptr; }
+  // Not for one that is found already.
+  Result<void> find(PythonDiscovery& details);
+  // What the parent had at the moment of fork.
+  void inherit(const ProcessPython& parent);
+  void forget();
+
+  // These three only once it is found.
+  const PythonRuntime& runtime() const { return *runtime_; }
+  RemoteObjects& objects() const;
+  CodeReader& code_reader() const;
+
+  // Reads those code objects that are new, while they still exist; then code() knows them.
+  void learn(std::span<const CodeRequest> codes, RecordingWriter& writer);
+  CodeId code(std::uint64_t address, std::uint32_t identity) const {
+    return codes_.find(address, identity);
+  }
+  void add_marker(const ResolvedMarker& marker);
+  // Whether a thread's stack has a frame of a marker.
+  bool runs_marker() const;
+  // It is no marker.
+  void add_plain_code(std::uint64_t address, std::uint32_t identity);
+  std::uint64_t unreadable_codes() const { return codes_.unreadable(); }
+
+ private:
+  struct Readers;
+
+  pid_t pid_;
+  KernelSide& kernel_;
+  LookSchedule& schedule_;
+  std::optional<PythonRuntime> runtime_;
+  std::unique_ptr<Readers> readers_;
+  CodeTable codes_;
+  std::unordered_map<std::uint64_t, dp_marker_code> markers_;  // by code address
+};
+
+}  // namespace dynprof

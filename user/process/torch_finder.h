@@ -1,0 +1,54 @@
+// Finds torch in one process: its version, its layouts and the functions that mark compiles. Torch may be
+// imported, and its classes first used, at any time, so it is looked for until all of it is known.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "symbolizer/recording/writer.h"
+#include "user/process/look_schedule.h"
+#include "user/process/process_identity.h"
+#include "user/process/process_python.h"
+#include "user/target/torch_layout.h"
+
+namespace dynprof {
+
+class TorchFinder {
+ public:
+  // `probes`: functions of torch will be probed, which waits until its libraries are mapped.
+  TorchFinder(ProcessIdentity& identity, ProcessPython& python, LookSchedule& schedule, bool probes)
+      : identity_(identity), python_(python), schedule_(schedule), probes_wanted_(probes) {}
+
+  // Python must be found.
+  void look(std::uint64_t now_ns);
+  // While a compile goes on, at growing intervals: torch makes what is looked for by compiling. True: it looked.
+  bool look_while_compiling(std::uint64_t now_ns);
+  void inherit(const TorchFinder& parent) { torch_ = parent.torch_; }
+  void forget();
+
+  bool imported() const { return !torch_.version.empty(); }
+  const TorchTarget& torch() const { return torch_; }
+  // All probes are set. The ranges are of the functions that run compiled code; begin 0: it is not probed.
+  void set_probed(const dp_code_range& region, const dp_code_range& node);
+  // Offset in a PyNode of its Python instance.
+  void set_node_object(std::uint16_t offset) { torch_.layout.node_object = offset; }
+  // The name of an open phase in a sample; 0: the str is gone.
+  StringId phase_name(const dp_phase_name& name, RecordingWriter& writer);
+
+ private:
+  void look_for_tracing();
+
+  ProcessIdentity& identity_;
+  ProcessPython& python_;
+  LookSchedule& schedule_;
+  TorchTarget torch_;
+  bool probes_wanted_;
+  bool probed_ = false;
+  dp_code_range region_ = {}, node_ = {};
+  std::uint64_t next_tracing_look_ns_ = 0, tracing_backoff_ns_ = 0;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
+};
+
+}  // namespace dynprof

@@ -1,0 +1,202 @@
+#include "user/process/torch_tracer.h"
+
+#include <algorithm>
+
+#include "user/kernel/clock.h"
+#include "user/target/backward_nodes.h"
+#include "user/target/marker_rules.h"
+#include "user/target/torch_lacks.h"
+
+namespace dynprof {
+
+void TorchTracer::forget() {
+  watch_ = {};
+  probes_ = {};
+  facts_ = {};
+  lines_.reset();
+}
+
+std::optional<WatchedProcess> TorchTracer::watched(RecordingWriter& writer) const {
+  const dp_torch_layout& layout = process_.torch.torch().layout;
+  if (!process_.python || !layout.compile_context_type) return std::nullopt;
+  return WatchedProcess{process_.python.objects(), process_.python.runtime(),  layout, writer,
+                        process_.kernel,           process_.identity.threads()};
+}
+
+void TorchTracer::attach_probes() {
+  if (!process_.kernel.may_probe() || !has_torch() || probes_.attached()) return;
+  RemoteObjects& objects = process_.python.objects();
+  const PythonRuntime& python = process_.python.runtime();
+  const bool saw_phases = probes_.sees_phases();
+  const bool complete = probes_.attach(process_.kernel, objects, python);
+  if (probes_.sees_phases() && !saw_phases) {
+    const dp_torch_layout& layout = process_.torch.torch().layout;
+    watch_.note_open_phases(objects, python, layout);
+    watch_.prepare_inlined(objects, python, layout, process_.kernel);
+  }
+  if (!complete) return;
+  process_.torch.set_probed(probes_.region(), probes_.node());
+  (void)process_.entry.update();
+}
+
+void TorchTracer::watch_threads(RecordingWriter& writer) {
+  attach_probes();
+  if (auto process = watched(writer)) watch_.look_at_all(*process);
+}
+
+void TorchTracer::look_for_more() {
+  if (process_.torch.look_while_compiling(monotonic_ns())) (void)process_.entry.update();
+}
+
+void TorchTracer::watch_thread(pid_t tid, RecordingWriter& writer) {
+  look_for_more();
+  if (auto process = watched(writer)) watch_.look_at(*process, tid, monotonic_ns());
+}
+
+// Code that was not known calls time.time_ns. True: it is torch's, and the kernel side knows its
+// functions from here on.
+bool TorchTracer::look_for_phases(const dp_phase_event& event) {
+  if (!process_.python) return false;
+  const RemoteCode code = process_.python.code_reader().read(event.code);
+  if (!is_phase_function(code, process_.python.runtime().layout.python)) {
+    process_.python.add_plain_code(event.code, code.identity);
+    return false;
+  }
+  process_.torch.look(monotonic_ns());
+  (void)process_.entry.update();
+  return process_.torch.torch().layout.phase_functions[0].code != 0;
+}
+
+void TorchTracer::on(const dp_phase_event& event, RecordingWriter& writer) {
+  if (event.edge == DP_PHASE_TOO_OFTEN) {
+    probes_.give_up_clock(process_.identity.pid());
+    if (auto process = watched(writer)) watch_.finish(*process, event.header.time_ns);
+    return;
+  }
+  dp_phase_event seen = event;
+  std::string name(event.name, event.name_size);
+  if (event.edge == DP_PHASE_UNKNOWN) {
+    // The first phase of all: its frame is still there, unless it was very short.
+    if (!look_for_phases(event)) return;
+    auto phase = read_phase_frame(process_.python.objects(),
+                                  process_.torch.torch().layout.phase_functions, event);
+    if (!phase) return;
+    seen.edge = phase->edge;
+    name = std::move(phase->name);
+  } else if (auto fixed = fixed_phase_name(event.function); !fixed.empty()) {
+    name = fixed;
+    seen.frame = 0;  // one function begins it, another ends it: they have no frame in common
+  }
+  if (seen.edge == DP_PHASE_END) facts_.compiled(event.header.time_ns);
+  compile_goes_on();
+  look_for_more();
+  auto process = watched(writer);
+  if (process && watch_.on_phase(*process, seen, name)) facts_.compile_ended(event.header.time_ns);
+}
+
+void TorchTracer::on(const dp_inline_event& event, RecordingWriter& writer) {
+  auto process = watched(writer);
+  if (!process) return;
+  CodeId code = 0;
+  if (event.begin && event.code) {
+    const CodeRequest request{event.code, event.identity};
+    process_.python.learn({&request, 1}, writer);
+    code = process_.python.code(event.code, event.identity);
+  }
+  watch_.on_inline(*process, event, code);
+}
+
+// What an autograd node that begins to run is; "" for one that runs no compiled code.
+std::string TorchTracer::node_name(const dp_probe_event& event) {
+  if (event.probe != DP_PROBE_NODE_BEGIN || !process_.python) return {};
+  const PythonRuntime& python = process_.python.runtime();
+  const dp_torch_layout& layout = process_.torch.torch().layout;
+  // A class is identified by its contents: its address may have been reused.
+  RemoteValues values(process_.python.objects(), python);
+  if (event.object) return backward_run_name(values, layout, python.none, event.object);
+  for (std::uint16_t i = 0; i < DP_NODE_WORDS; ++i) {
+    std::string name = backward_run_name(values, layout, python.none, event.types[i]);
+    if (name.empty()) continue;
+    process_.torch.set_node_object(static_cast<std::uint16_t>(DP_NODE_FIRST_WORD + 8 * i));
+    (void)process_.entry.update();
+    return name;
+  }
+  return {};
+}
+
+void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {
+  const auto tid = static_cast<pid_t>(event.header.tid);
+  probes_.on_run(event, node_name(event), process_.identity.threads().of(tid, writer), writer);
+}
+
+void TorchTracer::compile_goes_on() {
+  if (!lines_ && process_.python) lines_ = std::make_unique<LineWatch>(process_.python.runtime());
+  if (lines_) lines_->wake();
+}
+
+void TorchTracer::compile_seen() {
+  if (!process_.kernel.may_probe()) compile_goes_on();
+}
+
+void TorchTracer::write_lines(RecordingWriter& writer) {
+  if (!lines_) return;
+  ThreadIds& threads = process_.identity.threads();
+  const CompileReadings readings = lines_->take();
+  for (const LineReading& reading : readings.lines) {
+    Context context;
+    context.torch.status = TorchStatus::kRead;
+    context.torch.autograd_id = reading.ids.autograd_id;
+    context.torch.frame_id = reading.ids.frame_id;
+    context.torch.compile_id = reading.ids.compile_id;
+    context.torch.attempt = reading.ids.attempt;
+    LineSample sample;
+    sample.time_ns = reading.time_ns;
+    sample.weight_ns = reading.weight_ns;
+    sample.thread = threads.of(reading.tid, writer);
+    sample.context = writer.context(context);
+    sample.use = reading.use;
+    sample.line = {writer.string(reading.line.file),
+                   static_cast<std::uint32_t>(std::max(reading.line.line, 0)),
+                   writer.string(reading.line.function)};
+    writer.line_sample(sample);
+  }
+  for (const LockReading& reading : readings.locks) {
+    writer.lock_sample(
+        {reading.time_ns, reading.weight_ns, threads.of(reading.tid, writer), reading.holder});
+  }
+}
+
+void TorchTracer::begin(RecordingWriter& writer) {
+  watch_threads(writer);
+  if (has_torch()) facts_.refresh_at_attach(process_.python.objects(), process_.python.runtime());
+  facts_.write_at_attach(process_.identity.pid(), writer);
+}
+
+std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
+  write_lines(writer);
+  if (has_torch()) {
+    facts_.read_note(process_.python.objects(), process_.python.runtime(), now_ns);
+    facts_.refresh(process_.python.runtime(), now_ns, watch_.compiling());
+  }
+  return facts_.note_due_ns();
+}
+
+void TorchTracer::finish(RecordingWriter& writer) {
+  write_lines(writer);
+  probes_.detach();
+  if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
+  if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());
+  facts_.write_at_end(process_.identity.pid(), writer);
+}
+
+std::vector<std::string> TorchTracer::lacks() const {
+  if (!has_torch()) return {};
+  return torch_lacks(process_.python.objects(), process_.python.runtime());
+}
+
+std::string TorchTracer::take_problem() {
+  std::string problem = probes_.take_problem();
+  return problem.empty() ? watch_.take_problem() : problem;
+}
+
+}  // namespace dynprof

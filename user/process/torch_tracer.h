@@ -1,0 +1,83 @@
+// Torch's compiles in one process as they happen: receives the events of its phases, inlined calls and runs,
+// and keeps the probes, watchpoints and readers of its memory that belong to them.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bpf/events.h"
+#include "symbolizer/recording/writer.h"
+#include "user/kernel/kernel_side.h"
+#include "user/process/kernel_entry.h"
+#include "user/process/process_identity.h"
+#include "user/process/process_python.h"
+#include "user/process/torch_finder.h"
+#include "user/torch/line_watch.h"
+#include "user/torch/torch_facts.h"
+#include "user/torch/torch_probes.h"
+#include "user/torch/torch_watch.h"
+
+namespace dynprof {
+
+// The parts of the followed process that a tracer uses.
+struct TracedProcess {
+  ProcessIdentity& identity;
+  ProcessPython& python;
+  TorchFinder& torch;
+  const KernelEntry& entry;
+  KernelSide& kernel;
+};
+
+class TorchTracer {
+ public:
+  explicit TorchTracer(const TracedProcess& process) : process_(process) {}
+  // The process runs another program.
+  void forget();
+
+  // Sources T and E: see torch_watch.h, torch_probes.h.
+  void attach_probes();
+  bool probes_attached() const { return probes_.attached(); }
+  // Sets the probes that are still missing, and looks at all threads, or at one that compiles and is not known.
+  void watch_threads(RecordingWriter& writer);
+  void watch_thread(pid_t tid, RecordingWriter& writer);
+
+  void on(const dp_phase_event& event, RecordingWriter& writer);
+  void on(const dp_inline_event& event, RecordingWriter& writer);
+  void on(const dp_probe_event& event, RecordingWriter& writer);
+  // A sample shows a compile: without probes nothing else does.
+  void compile_seen();
+
+  // The recording begins; some times a second; it ends. tick() returns when it is to be called at the latest,
+  // UINT64_MAX: whenever.
+  void begin(RecordingWriter& writer);
+  std::uint64_t tick(std::uint64_t now_ns, RecordingWriter& writer);
+  void finish(RecordingWriter& writer);
+
+  // Sources of compiles that this torch does not have: see torch_lacks.h.
+  std::vector<std::string> lacks() const;
+  // Why an exact source is not available; once each, "" otherwise.
+  std::string take_problem();
+  const TorchWatch& watch() const { return watch_; }
+
+ private:
+  bool has_torch() const { return process_.python && process_.torch.imported(); }
+  std::optional<WatchedProcess> watched(RecordingWriter& writer) const;
+  void look_for_more();
+  bool look_for_phases(const dp_phase_event& event);
+  void compile_goes_on();
+  std::string node_name(const dp_probe_event& event);
+  void write_lines(RecordingWriter& writer);
+
+  TracedProcess process_;
+  TorchWatch watch_;
+  TorchProbes probes_;
+  TorchFacts facts_;
+  std::unique_ptr<LineWatch> lines_;  // from the first compile on
+};
+
+}  // namespace dynprof
