@@ -22,11 +22,6 @@
 namespace dynprof {
 namespace {
 
-int fail(const Error& failure) {
-  print_error(failure);
-  return failure.exit_code;
-}
-
 // Opened with the rights we were started with; read without them.
 struct OpenFiles {
   UniqueFd a, b;
