@@ -192,6 +192,7 @@ def test_record_a_command(interpreter, dynprof, tmp_path):
     pid = int(done.out.split()[1])
     assert done.out == f"ready {pid}\n"  # stdout is the command's
     dump = load(tmp_path / "out")
+    assert dump.meta["command"] == " ".join(str(word) for word in command)
     assert_ran(dump, pid, "before_exit", cpu_s=1.0)
     assert_ran(dump, pid, "<module>", cpu_s=1.0)  # from its first instruction on
 

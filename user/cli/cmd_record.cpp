@@ -107,6 +107,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
     launched.emplace(std::move(*started));
     session_options.targets = {launched->pid()};
     session_options.launched = true;
+    session_options.command = options.command;
   }
   raise_descriptor_limit();
   SessionHooks hooks;

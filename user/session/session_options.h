@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "user/gpu/gpu_options.h"
@@ -30,6 +31,8 @@ struct SessionOptions {
   NativeLimits native_limits;
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet
+  std::vector<std::string>
+      command;  // that command: until its exec the target has our own arguments
 };
 
 }  // namespace dynprof
