@@ -69,7 +69,7 @@ def test_every_caller_has_an_entry(profiles):
         assert any(not row[4] for row in stats.values()), "a root"
 
 
-def test_nasty_names_come_through_whole(profiles):
+def test_hostile_names_are_kept_whole(profiles):
     names = {key[2] for key in viewers.load(profiles[1])}
     assert {"new\nline", "a\x1b[31mred", "../../etc/passwd", "x" * 10000, "\\udc80surrogate",
             "\\xff\\xfe not utf-8", "", "<stale code>", "\u202eoverride"} <= names

@@ -153,7 +153,7 @@ def test_keys_are_those_of_cprofile(exported):
     assert ("~", 0, "<stale code>") in stats
 
 
-def test_nasty_names_come_through_whole(exported):
+def test_hostile_names_are_kept_whole(exported):
     names = {key[2] for key in load(exported / "_compile_inner_1_0.profile")}
     for name in ("new\nline", "a\x1b[31mred", "../../etc/passwd", "\"quo'ted\\", "x" * 10000,
                  "\\udc80surrogate", "\\xff\\xfe not utf-8", "semi;colon", "",

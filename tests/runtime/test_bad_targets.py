@@ -189,7 +189,7 @@ def test_renamed_frames_leave_the_thread_locals(record, interpreters):
 
 
 @pytest.mark.parametrize("scenario", ("no_context", "no_phases"))
-def test_without_thread_locals_the_frames_are_left(record, interpreters, scenario):
+def test_without_thread_locals_frames_are_used(record, interpreters, scenario):
     """What has frames of its own is still told; an export and a capture have none."""
     run = record(interpreters[-1], scenario)
     assert run.lacks == (CONTEXT if scenario == "no_context" else [])
@@ -229,7 +229,7 @@ def outside(folder):
     return [path for path in (Path("/tmp"), folder.parent) if list(path.glob("*dynprof-escaped*"))]
 
 
-def test_nothing_forged_is_believed(record, interpreter, tmp_path):
+def test_nothing_forged_is_accepted(record, interpreter, tmp_path):
     # Each way in which a CompileId was laid out, on one CPython or another.
     run = record(interpreter, "forged", LAYOUTS[interpreter.minor[1] % len(LAYOUTS)])
     ids = {row["trace_id"] for row in run.ledger["compiles"]}

@@ -219,7 +219,7 @@ def test_graph_breaks_belong_to_the_compiles_they_happened_in(history):
     assert rows(history, "before_reset")[0]["restart_reasons"]
 
 
-def test_a_backward_out_of_the_cache_is_said_to_be(cold, warm):
+def test_a_backward_out_of_the_cache_is_marked(cold, warm):
     assert rows(cold, kind="backward")
     assert rows(cold, "train")[0]["backward_from_cache"] is None
     assert rows(cold, "train")[0]["cache"]["aot_autograd_misses"] == 1

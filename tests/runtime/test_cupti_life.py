@@ -42,7 +42,7 @@ def test_attach_and_detach_twenty_times(dumping):
     assert target.exit() == ""
 
 
-def test_a_second_profiler_is_told_everything_again(dumping):
+def test_a_second_profiler_gets_everything_again(dumping):
     target = dumping()
     target.attach()
     target.do("launch 1")
@@ -314,7 +314,7 @@ def test_a_buffer_that_another_client_left_behind(dumping):
     assert target.exit() == ""
 
 
-def test_a_clock_that_another_client_changed_is_told(dumping):
+def test_a_clock_that_another_client_changed_is_reported(dumping):
     target = dumping(env={"FAKE_CUPTI_CLOCK_SKEW_NS": 10**12})
     target.attach()
     target.do("launch 100")

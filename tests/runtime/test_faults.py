@@ -140,7 +140,7 @@ def test_a_program_without_an_owner_is_seen():
         pin.unlink()
 
 
-def test_harm_is_seen(folder):
+def test_harm_is_detected(folder):
     """A target that a signal ends."""
 
     def kill(pid, ended, folder):

@@ -74,7 +74,7 @@ def test_guards_without_a_finalizer_are_found_by_the_collector_alone(interpreter
     assert ids == {"0/0", "1/0", "2/0", "3/0", "4/0"}
 
 
-def test_believes_no_forged_objects(interpreter, spawn, tmp_path):
+def test_forged_objects_are_rejected(interpreter, spawn, tmp_path):
     target, compiles = stand(spawn, interpreter, tmp_path, "forged")
     found = Found(target.pid)
     assert target.alive()

@@ -194,7 +194,7 @@ def test_two_processes_in_one_recording(dynprof, start, tmp_path):
     assert dump.orphans == 0 and dump.lost() == {}
 
 
-def test_a_job_without_cupti_is_told_once(dynprof, start, tmp_path):
+def test_a_job_without_cupti_is_reported_once(dynprof, start, tmp_path):
     target = start("--no-cupti")
     run = samples.start_recording(
         dynprof, tmp_path / "out", "--pid", target.pid, "--no-svg", hertz=99
@@ -213,7 +213,7 @@ def test_a_job_without_cupti_is_told_once(dynprof, start, tmp_path):
         ({"FAKE_CUPTI_SUBSCRIBE_RESULT": "999"}, "CUPTI refused with error 999"),
     ],
 )
-def test_a_cupti_that_will_not_is_told_once(dynprof, start, tmp_path, env, sentence):
+def test_a_cupti_that_refuses_is_reported_once(dynprof, start, tmp_path, env, sentence):
     target = start(env=env)
     run = samples.start_recording(
         dynprof, tmp_path / "out", "--pid", target.pid, "--no-svg", hertz=99

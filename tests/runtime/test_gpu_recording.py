@@ -167,7 +167,7 @@ def test_cuda_that_comes_later_is_found(dynprof, spawn, tmp_path, venv_python):
     assert len(dump.calls) == len(dump.work) == 7
 
 
-def test_a_busy_cupti_is_told_once_and_tried_again(dynprof, spawn, tmp_path, venv_python):
+def test_a_busy_cupti_is_reported_once_and_tried_again(dynprof, spawn, tmp_path, venv_python):
     job = start_job(spawn, venv_python)
     tell(job, "subscribe")
     run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)

@@ -79,7 +79,7 @@ def record_library(dynprof, spawn, tmp_path, venv_python):
     ],
     ids=["sound", "entry size 0", "huge", "offset wraps around", "no names"],
 )
-def test_a_library_that_lies_about_its_symbols(record_library, tmp_path, changes, told):
+def test_a_library_with_false_symbols(record_library, tmp_path, changes, told):
     library = build_library(tmp_path, "libtorch_python.so")
     change_symbol_section(library, **changes)
     done = record_library(library)

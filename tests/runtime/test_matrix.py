@@ -194,7 +194,7 @@ def test_caches(run):
             }, str(compile_)
 
 
-def test_a_backward_that_came_from_the_cache_is_said_to(recorded):
+def test_a_backward_that_came_from_the_cache_is_marked(recorded):
     assert recorded("inductor").one("learned").rows[0]["backward_from_cache"] is None
     assert recorded("inductor").one("learned", "backward").rows[0]["cache"]["fx_graph_misses"] == 1
     warm = recorded("warm")

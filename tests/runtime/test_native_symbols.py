@@ -157,7 +157,7 @@ def test_another_mount_namespace(library, dynprof, spawn, tmp_path):
 
 
 @pytest.mark.pythons(first="3.12")
-def test_perf_maps_name_code_made_at_run_time(interpreter, dynprof, spawn, tmp_path):
+def test_perf_maps_name_code_generated_at_run_time(interpreter, dynprof, spawn, tmp_path):
     program = ("def busy(n):\n    return sum(i * i for i in range(n))\n"
                "print('ready', flush=True)\nwhile True:\n    busy(20_000)\n")
     script = tmp_path / "busy.py"

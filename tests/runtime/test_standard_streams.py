@@ -94,7 +94,7 @@ def test_stdout_that_takes_nothing(recording, verb, sink, why):
 
 
 @pytest.mark.root_bpf
-def test_a_reader_that_goes(recording):
+def test_a_reader_that_ends(recording):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([support.BINARY, "report", recording], stdout=writer,

@@ -69,7 +69,7 @@ def native_names(dump, pid):
     return {frame.name for sample in dump.of_pid(pid) for frame in dump.whole_stack(sample.stack)}
 
 
-def test_memory_that_does_not_come(dynprof, spawn, tmp_path, venv_python):
+def test_memory_that_never_arrives(dynprof, spawn, tmp_path, venv_python):
     stuck = start(spawn, [venv_python, PROGRAMS / "stuck_names.py"])
     other = spawn([venv_python, "-c", ORDINARY])
     done, dump = record(dynprof, tmp_path, stuck, other)

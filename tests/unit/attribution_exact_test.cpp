@@ -104,7 +104,7 @@ TEST_F(Exact, AttemptsShareOutTheTime) {
   EXPECT_EQ(attribution.compiles()[0].episode, attribution.compiles()[1].episode);
 }
 
-TEST_F(Exact, AttemptsOfTorch26ComeFromItsWordAtEachPhase) {
+TEST_F(Exact, AttemptsOfTorch26AreReadAtEachPhase) {
   edges.compile("0/0", 0);
   edges.begin("dynamo");
   edges.begin("entire_frame_compile");
@@ -175,7 +175,7 @@ TEST_F(Exact, TwoCallsOfOneIdWithNoSampleBetween) {
             (List{"_compile_inner_0_0 0-100 x2", "_compile_inner_0_0.2 100-200 x3"}));
 }
 
-TEST_F(Exact, OpenWhenWeCame) {
+TEST_F(Exact, OpenAtAttach) {
   edges.compile("0/0");
   edges.lose_begin("dynamo");
   edges.lose_begin("compile_attempt_0");
@@ -203,7 +203,7 @@ TEST_F(Exact, WatchedLateIsNotFromBeforeIfTheThreadRanBefore) {
   EXPECT_EQ(found(attribution), (List{"_compile_inner_0_0 ~5-40 x1"}));
 }
 
-TEST_F(Exact, OpenWhenWeLeft) {
+TEST_F(Exact, OpenAtDetach) {
   edges.compile("0/0");
   edges.begin("dynamo");
   fake.pass_ms(10);

@@ -50,7 +50,7 @@ struct PastTest : testing::Test {
   }
 };
 
-TEST_F(PastTest, RowsOfTheLedgerLearnWhy) {
+TEST_F(PastTest, RowsOfTheLedgerGetTheirReasons) {
   edges.compile("0/1", 0);
   edges.begin("dynamo");
   edges.phase("compile_attempt_0", 10);

@@ -95,7 +95,7 @@ TEST_F(Phases, ADamagedStackTreeEndsTheStack) {
   EXPECT_EQ(phases(), (List{"unattributed"}));
 }
 
-TEST(PhaseTable, EveryRuleIsUsableAndSaysItOnce) {
+TEST(PhaseTable, EveryRuleIsUsableAndUnique) {
   std::set<std::pair<std::string, std::string>> seen;
   for (const FrameRule& rule : frame_rules()) {
     EXPECT_NE(rule.role, FrameRole::kNone) << rule.qualname;

@@ -81,7 +81,7 @@ TEST_F(ThreadLocals, AStaleReadIsNotUsed) {
   EXPECT_EQ(attribution.agreement().both, 0u);
 }
 
-TEST_F(ThreadLocals, DisagreementIsCountedAndTIsBelieved) {
+TEST_F(ThreadLocals, DisagreementIsCountedAndThreadLocalsWin) {
   says(torch.tracing(), "0/0", 0, kForward, markers(0, 0, 0, 0x1000), 5);
   says(torch.tracing(), "1/0", 0, kForward, markers(0, 0, 0, 0x1000), 2);
   says(torch.tracing(), "0/0", 1, kForward, markers(0, 0, 0, 0x1000));  // another attempt
@@ -199,7 +199,7 @@ TEST_F(ThreadLocals, NameACaptureWhileItsGraphRunsWhichIsNoCompile) {
   EXPECT_EQ(attribution.runtime(), 4u);
 }
 
-TEST_F(ThreadLocals, TellABackwardFromItsForward) {
+TEST_F(ThreadLocals, DistinguishABackwardFromItsForward) {
   StackId plain = fake.stack({torch.module(), torch.inductor()});
   says(torch.running(), "", 0, {});
   says(plain, "0/0", 1, with(kForward, {"backend_compile"}), {}, 2);

@@ -44,7 +44,7 @@ TEST(Bytes, SmallNumbersAreShort) {
   }
 }
 
-TEST(Bytes, BeyondTheEndFailsForGood) {
+TEST(Bytes, ReadingBeyondTheEndFailsPermanently) {
   const std::vector<std::uint8_t> bytes = {1, 2, 3};
   ByteReader in(bytes);
   EXPECT_EQ(in.u32(), 0u);
@@ -56,7 +56,7 @@ TEST(Bytes, BeyondTheEndFailsForGood) {
   EXPECT_FALSE(length.ok());
 }
 
-TEST(Bytes, VarintsThatAreNone) {
+TEST(Bytes, InvalidVarints) {
   const std::vector<std::uint8_t> unfinished = {0x80, 0x80};
   ByteReader a(unfinished);
   EXPECT_EQ(a.varint(), 0u);

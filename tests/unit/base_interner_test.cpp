@@ -61,7 +61,7 @@ TEST(ValueInterner, OneIdPerValue) {
   EXPECT_EQ(interner.intern(3), 5001u);
 }
 
-TEST(ValueInterner, CollisionsAreTold) {
+TEST(ValueInterner, CollisionsAreDistinguished) {
   ValueInterner<int, BadHash> interner(0);
   for (int round = 0; round < 2; ++round) {
     for (int i = 0; i < 300; ++i) ASSERT_EQ(interner.intern(i), static_cast<unsigned>(i));

@@ -138,7 +138,7 @@ TEST_P(BpfWalk, AFrameThatHasNotBegunHasNoInstruction) {
   EXPECT_EQ(thread.walk().frames[0].unit & DP_FRAME_UNIT_MASK, DP_FRAME_UNIT_NONE);
 }
 
-TEST_P(BpfWalk, ACircleEnds) {
+TEST_P(BpfWalk, ACycleEnds) {
   for (std::size_t length : {1, 2, 7, 100}) {
     thread.make(length);
     thread.set_previous(length - 1, thread.frame_at(0));

@@ -238,7 +238,7 @@ TEST_F(ChromeExact, WithoutEdgesNothingIsAdded) {
   EXPECT_TRUE(slices(made, "attempt").empty() && slices(made, "cpu_op").empty());
 }
 
-TEST_F(ChromeExact, WhatIsNotSeenIsSaid) {
+TEST_F(ChromeExact, MissingDataIsReported) {
   edges.compile("0/0");
   edges.lose_begin("dynamo");
   edges.watch();

@@ -81,7 +81,7 @@ TEST_F(CompileLinesTest, TextsAndNumbersAreBounded) {
   EXPECT_EQ(all.of(0)[0].function, "\xef\xbf\xbd");
 }
 
-TEST_F(CompileLinesTest, AnotherIdThanTheOpenOneIsNotBelieved) {
+TEST_F(CompileLinesTest, AnIdOtherThanTheOpenOneIsIgnored) {
   edges.compile("4/2");
   edges.line_sample(1, LineUse::kTracing, edges.call("/a.py", 7, "f"));
   EXPECT_TRUE(found().of(0).empty());

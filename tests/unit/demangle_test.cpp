@@ -51,7 +51,7 @@ TEST(Demangle, CutsLongNames) {
   EXPECT_EQ(demangle(std::string(100'000, 'x').c_str()).size(), kMaxSymbolBytes);
 }
 
-TEST(Demangle, LeavesWhatWouldFillMemory) {
+TEST(Demangle, KeepsNamesThatWouldFillMemory) {
   // 2^35 times "int".
   EXPECT_EQ(demangle(doubling(35).c_str()), doubling(35));
   EXPECT_FALSE(expands_within(packs(35), 1ULL << 40));

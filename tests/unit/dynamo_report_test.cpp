@@ -216,7 +216,7 @@ TEST_F(DynamoOutput, NothingOfABackward) {
   EXPECT_EQ(table(), "");
 }
 
-TEST_F(DynamoOutput, WhatWasNotSeenIsSaid) {
+TEST_F(DynamoOutput, MissingDataIsReported) {
   tracing.compile("0/0", 0, root);
   tracing.call(g, 1);
   tracing.enter(f);

@@ -25,7 +25,7 @@ std::vector<std::string> merged(std::vector<GeneratedFile> before, std::vector<G
 }
 using List = std::vector<std::string>;
 
-TEST(MergeGenerated, WhatIsGoneStays) {
+TEST(MergeGenerated, FreedFilesAreKept) {
   EXPECT_EQ(merged({file("0/0", "a"), file("", "b")}, {file("0/1", "c")}),
             (List{"0/1:c:known.py", "0/0:a:known.py", ":b:unknown.py"}));
 }

@@ -81,7 +81,7 @@ TEST_F(Graphviz, AProgramThatHangsIsStopped) {
   }
 }
 
-TEST_F(Graphviz, NothingOfOursIsInherited) {
+TEST_F(Graphviz, DescriptorsAreNotInherited) {
   UniqueFd secret(::open("/dev/null", O_RDONLY));  // without O_CLOEXEC
   dot = program("dot", "ls /proc/self/fd | grep -v '^[0-3]$'; true");
   ASSERT_GT(secret.get(), 2);

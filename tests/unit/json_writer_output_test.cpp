@@ -130,7 +130,7 @@ TEST_F(OutputTest, LargeJsonArrivesWholeAndCompressed) {
   EXPECT_LT(fs::file_size(folder / "a.json.gz"), fs::file_size(folder / "a.json") / 2);
 }
 
-TEST_F(OutputTest, FilesAreOursAloneAndNeverReplaced) {
+TEST_F(OutputTest, FilesArePrivateAndNeverReplaced) {
   auto first = OutputFile::create(folder / "x");
   ASSERT_TRUE(first);
   (*first)->write("kept");

@@ -149,7 +149,7 @@ class WalkFrames : public ::testing::Test {
   bool cut_off = false;
 };
 
-TEST_F(WalkFrames, LeavesOutShimsAndTellsInstructions) {
+TEST_F(WalkFrames, LeavesOutShimsAndKeepsInstructions) {
   put(1, frame(2));
   put(2, frame(3), true);
   put(3, 0);
@@ -169,7 +169,7 @@ TEST_F(WalkFrames, LeavesOutShimsAndTellsInstructions) {
   EXPECT_EQ(walk()->front().unit, RemoteFrame::kNowhere);
 }
 
-TEST_F(WalkFrames, EndsCirclesAndWalksIntoNothing) {
+TEST_F(WalkFrames, EndsAtCyclesAndUnreadableFrames) {
   for (int length = 1; length <= 40; ++length) {
     for (bool shims : {false, true}) {
       put(0, frame(1));
@@ -320,7 +320,7 @@ TEST(DumpText, SaysWhatIsCompiledAndWhere) {
   EXPECT_EQ(text.find("moved"), std::string::npos);
 }
 
-TEST(DumpText, WhatIsNotKnownIsNotSaid) {
+TEST(DumpText, UnknownPartsAreLeftOut) {
   ProcessDump dump = example();
   ThreadDump& thread = dump.threads[0];
   thread.consistent = false;

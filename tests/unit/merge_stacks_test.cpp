@@ -43,7 +43,7 @@ std::string merge(std::string_view native, std::string_view python, bool native_
   return text;
 }
 
-TEST(MergeStacks, EachLoopGivesWayToItsCall) {
+TEST(MergeStacks, EachLoopIsReplacedByItsCall) {
   EXPECT_EQ(merge("nEn", "P"), "a1c");
   EXPECT_EQ(merge("nEnEnn", "ppPP"), "a123c4ef");
   // CPython 3.10: a call of the loop for each frame.

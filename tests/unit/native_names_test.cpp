@@ -95,7 +95,7 @@ TEST(ElfSymbolsTest, EveryTruncationIsRefusedOrHasFewer) {
   }
 }
 
-TEST(ElfSymbolsTest, HeadersThatLie) {
+TEST(ElfSymbolsTest, FalseHeaders) {
   std::vector<std::uint8_t> bytes = own_file();
   bytes.resize(std::min<std::size_t>(bytes.size(), 1 << 16));
   for (std::size_t at = 0; at < 64; ++at) {

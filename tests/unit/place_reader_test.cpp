@@ -59,7 +59,7 @@ TEST(PlaceWire, AnswersThereAndBack) {
   }
 }
 
-TEST(PlaceWire, WhatIsNoAnswerIsNotBelieved) {
+TEST(PlaceWire, MalformedAnswersAreRejected) {
   const PlaceChain good{{"f", "a.cpp", 1, 1}};
   EXPECT_EQ(decode_places(answer({{1, good}, {1, good}}), 3).found.size(), 1u) << "given twice";
   EXPECT_EQ(decode_places(answer({{3, good}}), 3).found.size(), 0u) << "not asked";
@@ -97,7 +97,7 @@ TEST(ConfinedProcess, GetsTheRequestAndNothingElse) {
   EXPECT_EQ(text(run), "ask\n0\n1\n2\n3\n");
 }
 
-TEST(ConfinedProcess, WhateverBecomesOfItIsSaid) {
+TEST(ConfinedProcess, EveryOutcomeIsReported) {
   ConfinedRun run = shell("echo before; exit 7");
   EXPECT_EQ(run.status, 7);
   EXPECT_EQ(text(run), "before\n");
@@ -111,7 +111,7 @@ TEST(ConfinedProcess, WhateverBecomesOfItIsSaid) {
   EXPECT_THAT(run.problem, HasSubstr("could not be started"));
 }
 
-TEST(ConfinedProcess, CannotKeepUsWaiting) {
+TEST(ConfinedProcess, IsEndedAfterItsTime) {
   ConfinedLimits limits;
   limits.wall = 300ms;
   EXPECT_EQ(shell("echo before; exec sleep 1000", "", limits).problem, "took too long");

@@ -231,7 +231,7 @@ TEST(ProcessCommand, ArgumentsSourcesAndTitles) {
   EXPECT_LE(command_title(std::string(5000, 'x'), "", "").size(), 200u);
 }
 
-TEST(ProcessCommand, WorkersAreTold) {
+TEST(ProcessCommand, WorkersAreRecognized) {
   const char* script = "/v/site-packages/torch/_inductor/compile_worker/__main__.py";
   EXPECT_EQ(worker_parent(line({"python", script, "--parent=77"})), 77);
   EXPECT_EQ(worker_parent(line({"python", script, "--parent=-5"})), 0);

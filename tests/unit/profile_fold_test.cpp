@@ -160,7 +160,7 @@ TEST_F(Fold, AgreesWithCountingStackByStack) {
   EXPECT_EQ(leaves, samples);
 }
 
-TEST_F(Fold, AStackOfManyThousandFramesNeedsNoRecursionOfOurs) {
+TEST_F(Fold, AStackOfManyThousandFramesIsFoldedWithoutRecursion) {
   std::vector<FrameId> frames;
   for (int i = 0; i < 60'000; ++i) frames.push_back(function("f", 1 + i % 400));
   fake.sample(thread, fake.stack(frames));

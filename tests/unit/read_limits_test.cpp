@@ -60,7 +60,7 @@ TEST(ReadAccounts, TimeIsPaidLikeBytes) {
   EXPECT_EQ(accounts.begin(8).time(), milliseconds(20));
 }
 
-TEST(ReadAccounts, ASharedFileIsPaidByWhoCan) {
+TEST(ReadAccounts, ASharedFileIsChargedToTheProcessWithMostTimeLeft) {
   ReadAccounts accounts(
       {{100, milliseconds(60'000)}, {100, milliseconds(60'000)}, {1000, milliseconds(60'000)}});
   {

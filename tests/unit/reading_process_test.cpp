@@ -77,7 +77,7 @@ class Target {
 
 RemoteRange range_at(std::uint64_t address, std::span<std::byte> into) { return {address, into}; }
 
-TEST(PresentPages, TellsWhatIsThere) {
+TEST(PresentPages, ReportsWhichPagesArePresent) {
   const Target target;
   std::array<std::byte, 16> bytes;
   PresentPages pages;

@@ -102,7 +102,7 @@ TEST(RecordingForged, StacksAreCutAtADepth) {
   EXPECT_THAT(recording->damage(), Contains(HasSubstr("16,384 frames")));
 }
 
-TEST(RecordingForged, CountsAndLengthsThatLie) {
+TEST(RecordingForged, FalseCountsAndLengths) {
 #define DYNPROF_KIND(kind, ...) ChunkKind::kind,
   for (ChunkKind kind :
        {DYNPROF_TABLES(DYNPROF_KIND) DYNPROF_LISTS(DYNPROF_KIND) ChunkKind::kSamples}) {

@@ -41,7 +41,7 @@ TEST(RecordingWaits, AnyRowComesBack) {
   EXPECT_EQ(back, waits);
 }
 
-TEST(RecordingWaits, WhatNoWaitCanBeIsDamage) {
+TEST(RecordingWaits, ImpossibleWaitsAreDamage) {
   const Wait good{.begin_ns = 5, .span_ns = 9, .length_ns = 7, .runnable_ns = 2};
   auto refused = [](const Wait& wait) {
     ByteWriter out;

@@ -83,7 +83,7 @@ TEST_F(ReportExact, TheTableIsOfWall) {
   EXPECT_TRUE(has(text, "# Exact times: 22 events, of 2 compiles\n"));
 }
 
-TEST_F(ReportExact, LostEdgesAreSaid) {
+TEST_F(ReportExact, LostEdgesAreReported) {
   edges.compile("0/0");
   edges.begin("dynamo");
   edges.begin("build_guards");
@@ -92,7 +92,7 @@ TEST_F(ReportExact, LostEdgesAreSaid) {
   EXPECT_TRUE(has(report(), "of 1 compile; 0 begins and 1 ends are missing"));
 }
 
-TEST_F(ReportExact, AgreementIsSaid) {
+TEST_F(ReportExact, AgreementIsReported) {
   auto marker = FakeRecording::compile_marker(0, 0, 0x1000);
   fake.sample(thread, torch.tracing(),
               fake.torch_context(fake.torch_state("0/0", 0, {"dynamo"}), {marker}), 0, 3);
@@ -191,7 +191,7 @@ TEST_F(ReportExact, APageWithoutEdges) {
   EXPECT_FALSE(has(text, "torch's own phases"));
 }
 
-TEST_F(ReportExact, NastyTextsStayInTheirColumn) {
+TEST_F(ReportExact, HostileTextsStayInTheirColumn) {
   const std::string nasty[] = {"new\nline", std::string("\x1b]0;t\x07"), std::string(5000, 'w'),
                                std::string(3000, ' '), "\xe2\x80\xaer"};
   std::vector<Json> rows;

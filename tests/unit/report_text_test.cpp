@@ -93,7 +93,7 @@ TEST_F(Report, WhatHasNoPythonIsNoLoss) {
             "# 2 samples in processes where no Python was found");
 }
 
-TEST_F(Report, DamageIsTold) {
+TEST_F(Report, DamageIsReported) {
   fake.set_complete(false);
   fake.add_damage("chunk 7 is damaged: 12 samples dropped");
   fake.sample(thread, torch.running());
@@ -250,7 +250,7 @@ TEST_F(Report, NothingToReport) {
   EXPECT_TRUE(has(text, "No samples."));
 }
 
-TEST_F(Report, NastyNamesStayInTheirColumn) {
+TEST_F(Report, HostileNamesStayInTheirColumn) {
   const std::string nasty[] = {"new\nline",
                                "\x1b]0;title\x07",
                                "\r\b",

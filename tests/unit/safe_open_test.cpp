@@ -91,7 +91,7 @@ TEST_F(SafeOpen, OpensFilesBelowTheRootOnly) {
   }
 }
 
-TEST_F(SafeOpen, NeverOpensWhatIsNoFile) {
+TEST_F(SafeOpen, OpensOnlyRegularFiles) {
   ASSERT_EQ(::mkfifo((folder_ / "fifo").c_str(), 0600), 0);
   fs::create_directory(folder_ / "folder");
   fs::create_symlink("fifo", folder_ / "link");
@@ -109,7 +109,7 @@ TEST_F(SafeOpen, NeverOpensWhatIsNoFile) {
   EXPECT_EQ(opened.count(), 1);
 }
 
-TEST_F(SafeOpen, ReadsNothingThatTheKernelMakesUp) {
+TEST_F(SafeOpen, ReadsNoFilesThatTheKernelGenerates) {
   UniqueFd root(::open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (const char* name : {"/proc/uptime", "/proc/self/environ", "/sys/kernel/uevent_seqnum"}) {
     auto file = open_below(root.get(), name);

@@ -74,7 +74,7 @@ TEST_F(SampleTimesTest, NothingThatRanIsLeftOut) {
   EXPECT_THAT(times_in_ms(), ElementsAre(15, 15));
 }
 
-TEST_F(SampleTimesTest, NobodyStandsForSamplesThatWereLost) {
+TEST_F(SampleTimesTest, LostSamplesAreNotCountedByOthers) {
   clock(0, 0);
   clock(2000, 2000);
   for (std::uint64_t at : {100, 110, 1900, 1910}) sample(at);
@@ -88,7 +88,7 @@ TEST_F(SampleTimesTest, OutsideOfWhatIsKnownAPeriodIsTaken) {
   EXPECT_THAT(times_in_ms(), ElementsAre(10, 9, 9, 10));
 }
 
-TEST_F(SampleTimesTest, APeriodNobodySamplesAtDoesNoHarm) {
+TEST_F(SampleTimesTest, AnAbsurdPeriodIsHarmless) {
   fake.edit_meta().period_ns = ~std::uint64_t{0};
   clock(0, 0);
   clock(100, 100);

@@ -14,7 +14,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(StuckWatch, TellsOfACallThatDoesNotReturn) {
+TEST(StuckWatch, ReportsACallThatDoesNotReturn) {
   std::string told;
   {
     std::atomic<bool> said{false};

@@ -266,7 +266,7 @@ TEST_F(TargetWalk, FindsThreads) {
   EXPECT_EQ(found.main()->threads, 3u);
 }
 
-TEST_F(TargetWalk, RefusesListsThatBelongToNobody) {
+TEST_F(TargetWalk, RejectsListsOfNoInterpreter) {
   add_thread(0);
   memory_.write<std::uint64_t>(state(0) + 16, kMain + 8);
   EXPECT_NE(walk().problem, "");
@@ -276,7 +276,7 @@ TEST_F(TargetWalk, RefusesListsThatBelongToNobody) {
   EXPECT_NE(walk().problem, "");
 }
 
-TEST_F(TargetWalk, ListsThatBiteTheirTailEnd) {
+TEST_F(TargetWalk, CyclicListsEnd) {
   add_thread(0);
   memory_.write(state(0) + 8, state(0));
   memory_.write(kMain, kMain);

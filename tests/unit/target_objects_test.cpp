@@ -116,7 +116,7 @@ TEST_F(TargetObjects, StringsOfAllWidths) {
   EXPECT_EQ(objects_.read_str(wide<std::uint16_t>({0xdcff})), "\xed\xb3\xbf");
 }
 
-TEST_F(TargetObjects, StringsThatAreNone) {
+TEST_F(TargetObjects, InvalidStrings) {
   std::string text;
   EXPECT_EQ(objects_.read_str(0, text), Unreadable::kBadLayout);
   EXPECT_EQ(objects_.read_str(0x8, text), Unreadable::kBadLayout);
@@ -241,7 +241,7 @@ TEST_F(TargetObjects, CodeReplacedWhileReadIsNeverMisnamed) {
   }
 }
 
-TEST_F(TargetObjects, CodeThatIsNoneIsNamedSo) {
+TEST_F(TargetObjects, ObjectsThatAreNotCodeAreNamedSo) {
   CodeReader reader(objects_, kCodeType);
   EXPECT_EQ(reader.read(0).unreadable, Unreadable::kBadLayout);
   EXPECT_EQ(reader.read(0x7000'0000).unreadable, Unreadable::kFault);

@@ -96,7 +96,7 @@ TEST(TargetProcess, ReadsItself) {
   EXPECT_TRUE(*shared);
 }
 
-TEST(TargetProcess, NoSuchPidIsSaidSo) {
+TEST(TargetProcess, NoSuchPidIsReported) {
   for (pid_t pid : {0, -1, 2147483646}) {
     auto stat = read_process_stat(pid);
     ASSERT_FALSE(stat);

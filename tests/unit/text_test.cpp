@@ -12,7 +12,7 @@ TEST(Text, PrintableTextPassesTheTerminalUnchanged) {
   EXPECT_EQ(escape_terminal("Block.<locals>.forward λ \\d"), "Block.<locals>.forward λ \\d");
 }
 
-TEST(Text, WhatATerminalActsOnIsMadeVisible) {
+TEST(Text, ControlCharactersAreMadeVisible) {
   EXPECT_EQ(escape_terminal("a\x1b[31mb\nc\td\re\x7f"), "a\\x1b[31mb\\nc\\td\\re\\x7f");
   EXPECT_EQ(escape_terminal("\xc2\x9b"
                             "31m"),

@@ -207,7 +207,7 @@ TEST(TopProcesses, ReadsTheFieldsOfStat) {
   EXPECT_EQ(times->rss_bytes, 300u * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
 }
 
-TEST(TopProcesses, RefusesWhatIsNoStat) {
+TEST(TopProcesses, RejectsMalformedStat) {
   for (const char* text :
        {"", "1", "1 (x", "1 (x) S", ") 1 (", "1 (x) S a b c d e f g h i j k l m n o p q r s t u"})
     EXPECT_FALSE(parse_process_times(text)) << text;

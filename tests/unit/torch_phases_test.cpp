@@ -48,7 +48,7 @@ TEST(TorchPhases, EveryRuleIsUsed) {
   }
 }
 
-TEST(TorchPhases, NamesTorchHasNotAreUnknown) {
+TEST(TorchPhases, OtherNamesAreUnknown) {
   for (std::string name : {"", "dynam", "dynamo ", "compile_attempt_", "compile_attempt_x",
                            "compile_attempt_-1", "compile_attempt_99999999999", "xpgo.", "a.b"}) {
     EXPECT_FALSE(find_torch_phase(name)) << name;

@@ -179,7 +179,7 @@ TEST(UnwindTable, TerminatorsInTheMiddleDoNotEndASection) {
   EXPECT_EQ(offset_at(*table, kCodeAddress + 0x10), 24);
 }
 
-TEST(UnwindTable, LinkageTablesThatNobodyDescribed) {
+TEST(UnwindTable, LinkageTablesWithoutADescription) {
   struct Case {
     Bytes entry;
     std::uint32_t threshold;
@@ -301,7 +301,7 @@ TEST(UnwindTable, EveryByteChanged) {
   }
 }
 
-TEST(UnwindTable, AnEntryThatNobodyDescribedIsOutermost) {
+TEST(UnwindTable, AnEntryWithoutADescriptionIsOutermost) {
   Bytes image =
       make(fake_elf::file_of({{kCodeAddress, 0x10, {}, 0}, {kCodeAddress + 0x200, 0x10, {}, 0}}));
   const auto with_entry = [&](std::uint64_t entry) {

@@ -97,7 +97,7 @@ TEST_F(WaitsTest, AWaitBeyondTheEndIsCutThere) {
   EXPECT_EQ(total(kNoCompile), 14 * kMs);
 }
 
-TEST_F(WaitsTest, AThreadNobodyLookedAtIsNotKnown) {
+TEST_F(WaitsTest, AThreadThatWasNotWatchedIsNotKnown) {
   fake.edit_tables().waits.erase(fake.edit_tables().waits.begin());
   Attribution attribution(fake);
   const Waits waits(attribution);
