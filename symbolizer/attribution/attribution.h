@@ -1,6 +1,8 @@
 // What each sample was for: the compile (trace id, kind, attempt) and phase. A sample that no source
 // covers is "runtime" when no compile is open on its thread, "unattributed" when a compile's marker
 // is on its stack but could not be read; never guessed (docs/concepts/attribution.md).
+//
+// More than 15 public members (Attribution): it is what all reports and exports read of a recording.
 #pragma once
 
 #include <cstdint>

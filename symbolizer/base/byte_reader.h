@@ -1,6 +1,8 @@
 // Reads what ByteWriter wrote, trusting none of it. The first read beyond the end, or of a varint
 // that is none, makes the reader fail for good: every later read gives 0. Callers check ok() once
 // at the end of a loop that is bounded by something else than what was read.
+//
+// More than 15 public members: one for each encoding.
 #pragma once
 
 #include <cstddef>

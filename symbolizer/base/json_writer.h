@@ -1,5 +1,7 @@
 // Writes JSON as a stream: commas and quotes are kept track of, nesting is up to the caller. Nothing
 // is kept but one block of text, and numbers are formatted in place.
+//
+// More than 15 public members: one for each kind of value, and the nesting.
 #pragma once
 
 #include <charconv>

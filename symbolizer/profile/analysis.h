@@ -1,5 +1,5 @@
 // What every report and exporter of one recording takes. Each part is computed when it is first asked
-// for, and once; only one thread may ask. More than 15 members: one for each thing that is shared.
+// for, and once; only one thread may ask. More than 15 public members: one for each thing that is shared.
 #pragma once
 
 #include <optional>

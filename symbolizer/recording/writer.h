@@ -1,6 +1,8 @@
 // Writes a recording while sampling: interned strings, code objects, frames, stacks and contexts go
 // out before the samples that use them, in checksummed chunks, so that what is on disk is readable
 // whenever we die. Not thread-safe: the collector's thread owns it. Format: docs/reference/recording-format.md.
+//
+// More than 15 public members: one for each kind of row.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
 // The few kinds of Python object that lead from what torch keeps in its modules to what a compile
 // made: functions and their closures, bound methods, partials, texts, a CompileId. They are not
 // trusted: types are checked first, and in doubt the result is "nothing".
+//
+// More than 15 public members: one for each kind of object and what is read of it.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,7 @@
 // The loaded BPF programs and their maps: what user space can write to the kernel side and read back.
 // Everything is detached when this object is destroyed, and by the kernel when the process dies.
+//
+// More than 15 public members (KernelSide): tests replace it by one class (tests/unit/fake_kernel.h).
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,8 @@
 // Python objects of another process, by the layout of its version. Everything may change while we
 // read: each length is bounded, each kind checked, and "nothing" is the answer when in doubt.
+//
+// More than 15 public members: one for each kind of object and what is read of it, in one class because all use
+// the memory and the layout.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,8 @@
 // than the caller allows, freed or torn.
 //
 // Short-lived: what types and attribute names look like is kept, so make one for each reading.
+//
+// More than 15 public members: one for each kind of value.
 #pragma once
 
 #include <cstdint>
