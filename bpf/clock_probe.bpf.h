@@ -66,7 +66,7 @@ struct {
   __type(value, struct clock_calls);
 } clock_calls SEC(".maps");
 
-/* True: this call is the one too many. */
+/* True: this call exceeds the limit. */
 static __always_inline bool calls_too_often(struct clock_calls* calls, __u64 now_ns) {
   __u64 second = now_ns / 1000000000;
   if (calls->second != second) {

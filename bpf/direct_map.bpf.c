@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Where the kernel maps all memory: nothing tells it, so places are tried until a word of our own comes
- * out as it is. Run by hand, attached to nothing. */
+/* Finds where the kernel maps all memory. No interface reports it, so positions are tried until a known word is
+ * read correctly. Run once by user space, attached to nothing. */
 #include <linux/bpf.h>
 
 #include "bpf/kernel_types.h"
@@ -18,7 +18,7 @@ __u64 expected[2];
 __u64 physical_mask;
 __u64 first; /* how many GiB below the outermost page table's GiB to begin */
 /* Out */
-__u64 base; /* 0: it is none of these */
+__u64 base; /* 0: not at these positions */
 __u32 levels;
 
 #define DP_GIB (1ULL << 30)

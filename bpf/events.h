@@ -142,7 +142,7 @@ enum dp_phase_edge {
   /* Python code that user space has not read reads the clock: it may be one of the functions sought.
    * Only while none of them is known. */
   DP_PHASE_UNKNOWN = 3,
-  /* The process reads the clock too often for reasons of its own: the probe is to be removed. */
+  /* The process reads the clock too often outside of torch: the probe is to be removed. */
   DP_PHASE_TOO_OFTEN = 4,
 };
 
@@ -226,7 +226,7 @@ struct dp_probe_event {
 DP_ASSERT_SIZE(dp_probe_event, 64 + DP_PROBE_NAME_BYTES);
 
 /* Times of CPU are of the whole process, all threads: those that were released, and the one that
- * makes the event as of the last tick. REAPED: what wait4 tells its parent. */
+ * makes the event as of the last tick. REAPED: as wait4 reports it to the parent. */
 struct dp_process_event {
   struct dp_event_header header;
   __u32 parent_pid; /* FORK: who forked */
@@ -252,8 +252,7 @@ DP_ASSERT_SIZE(dp_exec_event, 72 + DP_EXE_BYTES);
 #define DP_WAIT_PREEMPTED 1u /* it could have run: another thread did */
 #define DP_WAIT_AT_ATTACH 2u /* off the CPU since before we looked */
 #define DP_WAIT_MARK 4u      /* no wait: says cpu_ns at that time, the thread's last */
-#define DP_THREAD_ENDED \
-  8u /* of a dp_thread_time: its thread is about to be gone, the place is free */
+#define DP_THREAD_ENDED 8u   /* of a dp_thread_time: its thread is ending, the slot is free */
 
 /* Whether the first argument of this system call names the file that is waited for: read, write, readv,
  * writev. x86-64. */
@@ -306,7 +305,7 @@ struct dp_wait_sums {
 
 /* 32 bits that change when the code object at an address is another one: its first line and the
  * addresses of its name, file and line-table objects. Computed by BPF at each sample and by user
- * space from what it read; they must agree before a name is believed. */
+ * space from what it read; a name is used only if they agree. */
 static inline __u32 dp_code_identity(__u32 first_line, __u64 filename, __u64 name, __u64 qualname,
                                      __u64 linetable) {
   const __u64 k = 0x9e3779b97f4a7c15ULL;

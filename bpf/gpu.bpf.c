@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* GPU work as libdynprof_cupti.so tells of it (cupti/wire.h), by uprobes on its USDT probes, and calls
- * into CUDA as uprobes on CUDA itself see them. Arguments are in the registers this build of the
- * library has them in; user space reads that from its notes and attaches to nothing else.
+/* GPU work as libdynprof_cupti.so reports it (cupti/wire.h), by uprobes on its USDT probes, and calls into
+ * CUDA, by uprobes on CUDA itself. The programs read arguments from fixed registers; user space checks in the
+ * notes of the library that they are there, and attaches to no other build.
  *
  * A launch brings the Python stack of its thread, walked as in sampler.bpf.c. Unlike a sample a probe
  * runs in process context and may be preempted, so its scratch is claimed, not just per CPU. */
@@ -175,7 +175,7 @@ int gpu_launched(struct pt_regs* ctx) {
                       0);
 }
 
-/* The argument that the cookie of the link speaks of. */
+/* The argument that the link's cookie names. */
 static __always_inline __u64 function_argument(struct pt_regs* ctx, __u64 cookie) {
   __u64 which = cookie >> 32;
   __u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx);

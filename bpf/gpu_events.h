@@ -10,7 +10,7 @@
 /* Behind those of enum dp_event_kind, with room between. */
 enum dp_gpu_event_kind {
   /* struct dp_sample with frames and, where torch's thread-locals are known, a dp_torch_state without
-   * phases. `gpu_call` is call << 32 | correlation, the time that at which the library saw the call begin. */
+   * phases. `gpu_call` is call << 32 | correlation, and the time is when the library saw the call begin. */
   DP_EVENT_GPU_LAUNCH = 32,
   DP_EVENT_GPU_BATCH = 33,  /* struct dp_gpu_bytes */
   DP_EVENT_GPU_NAME = 34,   /* struct dp_gpu_bytes */
@@ -19,7 +19,7 @@ enum dp_gpu_event_kind {
 };
 
 /* In the flags of a launch. NESTED: as DYNPROF_GPU_CALL_NESTED. BARE: seen by a probe on CUDA itself,
- * without the library: no correlation id, and nothing will tell what became of it. */
+ * without the library: no correlation id, and no record of its execution. */
 #define DP_SAMPLE_GPU_NESTED 0x1000u
 #define DP_SAMPLE_GPU_BARE 0x2000u
 
@@ -27,7 +27,7 @@ enum dp_gpu_event_kind {
  * the kernel. With BARE the lower half of `gpu_call` is the lower half of the stack pointer. */
 #define DP_SAMPLE_GPU_STUB 0x4000u
 
-/* What the cookie of a probe on CUDA says besides the call: which argument is such a function. */
+/* In the cookie of a probe on CUDA, besides the call: which argument is such a function. */
 #define DP_GPU_COOKIE_ARGUMENT(n) ((__u64)(n) << 32)
 
 /* A thread calls CUDA's runtime to launch the kernel that `function` stands for; the call into the driver

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* Maps that several BPF objects share: user space loads the first object and lends its maps to the
- * others by name (bpf_map__reuse_fd). Include order: kernel_types.h, <bpf/bpf_core_read.h>,
+/* Maps that several BPF objects share: user space loads the first object and makes the others use its maps, by
+ * name (bpf_map__reuse_fd). Include order: kernel_types.h, <bpf/bpf_core_read.h>,
  * <bpf/bpf_helpers.h>, this. */
 #ifndef DYNPROF_BPF_MAPS_H
 #define DYNPROF_BPF_MAPS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* How many pid namespaces are around the one of the thread that runs this. Nothing in /proc says it:
- * a container's shows its own namespace alone. Run once by hand, attached to nothing. */
+/* How many pid namespaces are around the one of the thread that runs this. /proc does not show it: in a
+ * container it shows only the container's own namespace. Run once by user space, attached to nothing. */
 #include <linux/bpf.h>
 
 #include "bpf/kernel_types.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Process and thread ids as user space sees them: those of the pid namespace that dynprof-bpf runs in.
- * In the initial one the kernel's own helper says them; in a container they are read from the task.
+ * In the initial one the kernel's own helper returns them; in a container they are read from the task.
  * Include order: kernel_types.h, <bpf/bpf_core_read.h>, <bpf/bpf_helpers.h>, this. */
 #ifndef DYNPROF_BPF_PIDS_H
 #define DYNPROF_BPF_PIDS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Life of the followed processes: children are followed from their first instruction (a fork has its
  * parent's Python at the same addresses), an exec drops what was known of the old image, and the
- * last thread's exit ends it. What it used of a CPU is known for good when it is freed, after its
+ * last thread's exit ends it. Its final CPU time is known when it is freed, after its
  * parent waited for it. These run in process context, not on the sampling path (the last one after a
  * grace period): here, and only here, `processes` is written from BPF. */
 #include <linux/bpf.h>
@@ -93,7 +93,7 @@ int process_fork(struct bpf_raw_tracepoint_args* ctx) {
   return 0;
 }
 
-/* The room for the command line is one of a few constants: what the ring wants is known only then. */
+/* The room for the command line is one of a few constants: the ring buffer needs a constant size. */
 static __always_inline bool send_exec(struct task_struct* task, struct linux_binprm* image,
                                       __u64 args, __u32 whole, __u32 room) {
   struct dp_exec_event* event = bpf_ringbuf_reserve(&events, sizeof(*event) + room, 0);

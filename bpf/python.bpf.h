@@ -302,7 +302,7 @@ static __always_inline bool is_shim(const struct walk* walk, __u64 code) {
           walk->frame_bytes[layout->frame_owner & DP_FIELD_MASK] >= layout->shim_owner);
 }
 
-/* One interpreter frame; identify_frames says of what. Returns false when the walk is over. */
+/* One interpreter frame; identify_frames finds its code. Returns false when the walk is over. */
 static __always_inline bool walk_frame(struct walk* walk) {
   const struct dp_python_layout* layout = &walk->process.python;
   const __u8* bytes = walk->frame_bytes;

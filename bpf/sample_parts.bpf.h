@@ -37,7 +37,7 @@ __noinline int read_marker_at(__u32 index) {
   return 0;
 }
 
-/* Copies what the open phases are called: the str objects, each with its hash. */
+/* Copies the names of the open phases: the str objects, each with its hash. */
 static __always_inline __u32 read_phase_names(struct walk* walk, const struct list_head* list) {
   struct torch_sample* torch = &walk->torch;
   __u64 objects[DP_MAX_PHASES] = {};

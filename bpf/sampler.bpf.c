@@ -68,7 +68,7 @@ static __always_inline void submit(struct walk* walk) {
   if (bpf_ringbuf_output(&events, &walk->sample, size, flags)) count(DP_COUNT_RING_FULL);
 }
 
-/* The Python half is done: the native one where it is wanted, and off. */
+/* The Python half is done: continues with the native half where that is wanted, else sends the sample. */
 static __always_inline void finish(struct bpf_perf_event_data* ctx, struct walk* walk) {
   if (walk->process.native_space) {
     bpf_tail_call(ctx, &tails, TAIL_NATIVE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What user space tells the kernel side about the processes it follows: the values of the maps that
+/* What user space passes to the kernel side about the processes it follows: the values of the maps that
  * user space fills in. Plain C, fixed widths, explicit padding; sizes are asserted in both languages. */
 #ifndef DYNPROF_BPF_TARGETS_H
 #define DYNPROF_BPF_TARGETS_H
@@ -16,8 +16,8 @@
 /* "This interpreter has no such field." */
 #define DP_NO_OFFSET 0xffff
 
-/* Where one CPython version keeps what the walker needs; bytes, measured by offsetof on 3.10-3.15
- * and read from _Py_DebugOffsets later. Frame fields are relative to frame_base, code fields to
+/* Where one CPython version keeps what the walker needs; bytes, measured by offsetof on 3.10-3.15; from 3.13 on
+ * those that _Py_DebugOffsets has are preferred. Frame fields are relative to frame_base, code fields to
  * code_base: each object is fetched with a single read. */
 struct dp_python_layout {
   __u16 tstate_thread_id;
@@ -125,7 +125,8 @@ struct dp_dict_entry {
 };
 DP_ASSERT_SIZE(dp_dict_entry, 32);
 
-/* Map `torch_threads`: tid (initial pid namespace) -> this. What torch keeps per thread. */
+/* Map `torch_threads`: tid, in user space's pid namespace (bpf/pids.bpf.h) -> this. What torch keeps per
+ * thread. */
 struct dp_torch_thread {
   struct dp_dict_entry context; /* torch._guards._TLS.compile_context */
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
@@ -138,7 +139,7 @@ DP_ASSERT_SIZE(dp_torch_thread, 72);
 #define DP_PROCESS_TORCH 2u        /* torch is valid */
 #define DP_PROCESS_FOLLOW_FORKS 4u /* children are added at fork */
 
-/* Map `processes`: tgid (as seen from the initial pid namespace) -> this. */
+/* Map `processes`: tgid, in user space's pid namespace (bpf/pids.bpf.h) -> this. */
 struct dp_process {
   __u32 flags;
   __s32 tstate_offset; /* *(fs base + this) is the PyThreadState */
@@ -164,7 +165,7 @@ struct dp_native_mapping {
   __u64 start;
   __u64 end;
   __u64 bias;   /* address in the process minus address in the file */
-  __u32 table;  /* slot of unwind_tables, 0: none is to be had */
+  __u32 table;  /* slot of unwind_tables, 0: there is none */
   __u32 serial; /* of the table that was meant */
 };
 DP_ASSERT_SIZE(dp_native_mapping, 32);

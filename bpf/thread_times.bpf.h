@@ -54,7 +54,7 @@ static __always_inline void send_sum(struct dp_thread_time* place) {
   place->sum.count = 0;
 }
 
-/* Says the thread's time on the CPU until now. */
+/* Reports the thread's time on the CPU until now. */
 static __noinline void send_mark(struct dp_thread_time* place, __u64 now) {
   struct dp_wait_event event;
   fill_event(&event, place, now);
@@ -77,8 +77,8 @@ static __always_inline struct dp_thread_time* place_of(__u32 tid) {
   return bpf_map_lookup_elem(&thread_times, &slot);
 }
 
-/* The place of a followed process's thread, 0: it is of another process, or has none. A thread keeps it
- * until it ends, so who has one is followed. */
+/* The place of a followed process's thread, 0: it is of another process, or has none. A thread keeps it until
+ * it ends, so a thread that has one is followed. */
 static __always_inline struct dp_thread_time* followed_place(__u64 ids,
                                                              const struct task_struct* task,
                                                              __u64* now) {

@@ -304,8 +304,8 @@ static __always_inline __u32 leave_frame(struct walk* walk, __u32 rule) {
 
 #define DP_MAX_PROBED_RETURNS 64
 
-/* The return address that was at `slot` before a probe on the function's return (our own ones on torch
- * among them) put the kernel's there; 0: none did. */
+/* The return address that was at `slot` before a return probe of another program replaced it by the kernel's;
+ * 0: none did. */
 static __always_inline __u64 probed_return(__u64 slot) {
   struct task_struct* task = (struct task_struct*)bpf_get_current_task();
   if (!bpf_core_field_exists(task->utask)) return 0;

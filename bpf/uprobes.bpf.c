@@ -43,7 +43,8 @@ static __always_inline void send_phase(const struct dp_phase_event* event, __u64
   if (bpf_ringbuf_output(&events, (void*)event, sizeof(*event), flags)) count(DP_COUNT_RING_FULL);
 }
 
-/* Somebody else calls: says so if it may be torch, or if it happens too often. */
+/* The caller is no known function of torch: sends an event if it may be one, or if such calls are too frequent.
+ * */
 static __always_inline void other_caller(struct dp_process* process, struct dp_phase_event* event,
                                          struct clock_calls* calls) {
   struct dp_marker_key key = {.code = event->code, .pid = event->header.pid};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
-/* What tells one wait from another without walking its stack: the system call, the user stack and
+/* What distinguishes one wait from another without walking its stack: the system call, the user stack and
  * instruction pointer, the innermost Python frames with their instructions, torch's open compile. A
- * read of the target's memory by the kernel's helper costs a call whatever its size, so there are as
- * few as can be. */
+ * read of the target's memory by the kernel's helper costs a call whatever its size, so reads are as few as
+ * possible. */
 #ifndef DYNPROF_BPF_WAIT_KEY_H
 #define DYNPROF_BPF_WAIT_KEY_H
 
 #include "bpf/sample_parts.bpf.h"
 
-/* Python frames that tell one wait from another. */
+/* Python frames that distinguish one wait from another. */
 #define KEY_FRAMES 3
 /* From 3.11 on a frame's caller mostly lies right below it: so much is read at once. */
 #define FRAME_WINDOW_BYTES 512

@@ -89,8 +89,7 @@ __noinline __u32 quick_way(struct quick_places* places, __u64 key) {
 }
 
 /* The thread has waited here many times just now, or knows nothing of Python: then the key is all there
- * is. Now and then it is asked again: not at even intervals, since what its waits have in common may
- * be even. */
+ * is. From time to time it is checked again, at irregular intervals, since its waits may be periodic. */
 static __always_inline bool often_enough(struct quick_place* quick, bool same, __u64 now) {
   bool soon = now - quick->last_ns < QUICK_GAP_NS;
   bool plain = same && quick->stack && !quick->top.kept_at;

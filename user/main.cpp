@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   prepare_standard_streams();
   PlaceReader::set_helper("/proc/self/exe");
   set_long_names(LongNames("/proc/self/exe"));
-  // We throw nothing, but libraries do where memory runs out: a status, not an abort.
+  // This program throws nothing, but libraries do when memory runs out: end with a status, not an abort.
   try {
     return run(argc, argv);
   } catch (const std::exception& failure) {

@@ -73,7 +73,7 @@ Result<Recorded> record(const CommandLine& line, Terminal& terminal,
   return recorded;
 }
 
-// A thread waits in the kernel for what a target does not give: nothing can be ended properly any more.
+// A thread waits in the kernel for a target that does not answer, so the program cannot end normally.
 [[noreturn]] void end_stuck(const std::string& sentence, const OutputDirectory* output) {
   Error stuck = error(sentence + ": the recording ends here");
   if (output != nullptr)

@@ -44,7 +44,7 @@ Result<std::unique_ptr<Recording>> named(std::unique_ptr<Recording> recording,
 }
 
 // The recording is opened with the rights we were started with, and nothing more: its bytes are read
-// without them, as are the symbol files, which a plain root may still read whoever owns them.
+// without them, as are the symbol files, which root without sudo can still read whatever their owner.
 Result<UniqueFd> open_and_leave_root(const std::string& where, bool symbols, Terminal& terminal) {
   ASSIGN_OR_RETURN(UniqueFd file, recording::open_for_reading(recording_path(where)));
   std::string note;

@@ -19,7 +19,7 @@ constexpr std::size_t kLeastFunction = 10;
 constexpr std::size_t kMaxDetailLines = 6;
 constexpr std::size_t kMaxApart = 50;  // graph breaks of no known compile
 
-// The columns of `report`, as far as torch's own account tells them apart.
+// The columns of `report`, as far as torch's own record distinguishes them.
 struct Column {
   std::string title;
   PhaseGroup group;

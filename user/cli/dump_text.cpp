@@ -1,4 +1,4 @@
-// `dump` for eyes.
+// `dump` as text.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ const char* state_text(char state) {
   }
 }
 
-// What is installed, without the way to it: "torch/_dynamo/convert_frame.py", "threading.py".
+// The path of an installed file, from its package on: "torch/_dynamo/convert_frame.py", "threading.py".
 std::string_view short_path(std::string_view file) {
   for (std::string_view folder : {"/site-packages/", "/dist-packages/"}) {
     std::size_t at = file.rfind(folder);
@@ -56,7 +56,7 @@ std::string place(const UserLine& line) {
   return cut(text, kMaxPlace);
 }
 
-// Our word for the innermost phase, then torch's names; without those that only say that it compiles.
+// Our name of the innermost phase, then torch's names, without those that only mean that a compile is open.
 std::string phases_text(const CompileNow& compile) {
   std::vector<std::string_view> names;
   for (const std::string& name : compile.phases) {

@@ -17,7 +17,7 @@ class OutputDirectory {
   static Result<OutputDirectory> create(const std::string& path);
 
   Result<std::unique_ptr<OutputFile>> file(const std::string& name) const;
-  // A file that is kept even if the program dies while writing it: the recording.
+  // A file that is kept even if the program ends while writing it: the recording.
   Result<UniqueFd> plain_file(const std::string& name) const;
   Result<UniqueFd> readable(const std::string& name) const;
   Result<OutputDirectory> subdirectory(const std::string& name) const;

@@ -16,7 +16,7 @@ int write_all(int fd, std::string_view text) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (count == 0) {
       return EIO;
-    } else if (errno == EAGAIN) {  // somebody else made the shared description non-blocking
+    } else if (errno == EAGAIN) {  // another process made the shared description non-blocking
       pollfd ready = {fd, POLLOUT, 0};
       if (::poll(&ready, 1, -1) < 0 && errno != EINTR) return errno;
     } else if (errno != EINTR) {

@@ -38,7 +38,8 @@ StopSignals::StopSignals() {
     if (kStops[i] == SIGHUP && before[i].sa_handler == SIG_IGN) continue;
     sigaction(kStops[i], &action, nullptr);
   }
-  // A file that grows too large is an error to report, not a reason to die. SIGPIPE is ignored already.
+  // A file that grows too large is an error to report; the signal would end the program. SIGPIPE is ignored
+  // already.
   signal(SIGXFSZ, SIG_IGN);
 }
 

@@ -175,7 +175,7 @@ void TopScreen::leave() {
   entered = 0;
 }
 
-// As Control-Z does without us; goes on when the shell says so.
+// Stops as Control-Z does by default; continues when the shell continues it.
 void TopScreen::suspend() {
   stop_asked = 0;
   leave();

@@ -35,7 +35,7 @@ constexpr bpf_insn kReturnZero[] = {
     instruction(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0),
     instruction(BPF_JMP | BPF_EXIT, 0, 0, 0, 0),
 };
-// Exchanges a word of its stack: an atomic operation that gives the old value (BPF_XCHG).
+// Exchanges a word on its stack: an atomic operation that returns the old value (BPF_XCHG).
 constexpr bpf_insn kExchange[] = {
     instruction(BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, 0, 0, 0),
     instruction(BPF_STX | BPF_MEM | BPF_DW, BPF_REG_10, BPF_REG_0, -8, 0),

@@ -44,7 +44,7 @@ Check cycles_check(const OwnRights& rights) {
                      rights.load_programs);
 }
 
-// On a word of ours, which nothing touches.
+// On a word of this program, which nothing accesses.
 Check watchpoint_check(const OwnRights& rights) {
   alignas(8) static std::uint64_t word = 0;
   auto opened = open_instruction_watchpoint(static_cast<pid_t>(syscall(SYS_gettid)),

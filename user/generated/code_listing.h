@@ -1,4 +1,4 @@
-// A code object of the target as text: what it is called, what it calls of torch's making, and its
+// A code object of the target as text: its name, the functions made by torch that it calls, and its
 // instructions with lines, as `dis` lists them.
 #pragma once
 

@@ -14,8 +14,8 @@ constexpr std::size_t kMaxCodes = 65'536;
 constexpr std::size_t kMaxHooks = 4096;
 constexpr std::size_t kMaxResumes = 256;  // of one function
 
-// CleanupHook(scope, name): a global that goes when the code goes. Its value, or nothing when the
-// user's module has it no more.
+// CleanupHook(scope, name): a global that goes when the code goes. Its value, or nothing when the user's module
+// no longer has it.
 std::optional<NamedValue> read_hook(PythonObjects& python, std::uint64_t hook) {
   auto scope = python.attribute(hook, {"scope"});
   auto name = python.text_attribute(hook, "name", 4096);
@@ -40,7 +40,7 @@ void read_hooks(PythonObjects& python, std::uint64_t list, CompiledCode& code, D
 }
 
 // A cache entry names its code and its compile in one object; a graph knows the compile it was
-// captured in. Two answers are none.
+// captured in. Two different answers count as none.
 void decide_trace_id(CompiledCode& code) {
   std::set<std::string> entries;
   std::set<std::string> graphs;

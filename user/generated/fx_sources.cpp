@@ -88,7 +88,7 @@ void FxSources::add(std::uint64_t text, std::uint64_t owner, GeneratedFile file,
                     std::string_view hint) {
   if (!collector_.place()) return;
   auto content = python_.text(text, collector_.room());
-  // The memory of a freed owner still leads to what was its text, and is somebody else's now.
+  // The memory of a freed owner may still point to its former text, and belong to another object now.
   if (!content || content->text.empty() || !python_.alive(owner)) return;
   file.kind = GeneratedKind::kFxGraph;
   file.content = std::move(content->text);

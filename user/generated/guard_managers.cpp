@@ -15,8 +15,8 @@ constexpr std::size_t kEntryWords = 8;  // of a C++ CacheEntry that are looked a
 
 // A cache entry is a C++ object of torch's with a Python object in front (pybind11: the word behind
 // the head is the C++ address). In it stand, among others, the guard manager, the code and the
-// CompileId. Their places are private, so each of them has to tell by itself what it is, and the
-// first has to be the very guard manager we came from; else the entry says nothing.
+// CompileId. Their offsets are private, so each of them is recognized by its type, and the first must be the
+// guard manager that led here; otherwise the entry is ignored.
 void read_cache_entry(PythonObjects& python, GuardManager& guards) {
   auto entry = python.attribute(guards.manager, {"cache_entry"});
   if (!entry || !python.values().type_name(*entry).ends_with("_CacheEntry")) return;

@@ -38,7 +38,7 @@ GeneratedCode merge_generated(GeneratedCode before, GeneratedCode now,
     by_content.emplace(compared(now.files[i]), i);
     bytes += now.files[i].content.size();
   }
-  // The same file, as far as anybody knew whose it is.
+  // The same file, as far as its compile was known.
   auto find = [&](const GeneratedFile& old) -> GeneratedFile* {
     auto [begin, end] = by_content.equal_range(compared(old));
     for (auto at = begin; at != end; ++at) {

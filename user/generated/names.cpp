@@ -102,7 +102,7 @@ std::string trace_id_directory(std::string_view trace_id) {
 std::string FileNames::make(std::string_view trace_id, std::string_view hint,
                             std::string_view extension) {
   std::string stem = sanitize_file_component(hint.substr(0, kMaxNameHint));
-  // Not case alone tells two files apart: the directory may be copied to where it does not.
+  // Two names never differ in case alone: the directory may be copied to a file system that ignores case.
   std::string folder = lower_case(trace_id_directory(trace_id)) + "/";
   std::string name = stem + std::string(extension);
   for (int next = 2; !taken_.insert(folder + lower_case(name)).second; ++next) {

@@ -1,4 +1,4 @@
-// From a compiled graph's function, `__compiled_fn_N`, to all that hangs off it: the graph modules,
+// From a compiled graph's function, `__compiled_fn_N`, to everything it refers to: the graph modules,
 // Inductor's CompiledFxGraphs and the graphs AOTAutograd kept as text. A breadth-first walk over
 // closures, bound methods, partials, small containers and instances, bounded in objects and depth.
 #pragma once

@@ -58,7 +58,7 @@ class GpuCollector {
     GpuProcess gpu;
     std::uint64_t next_look_ns = 0;
     unsigned looks = 0;
-    bool failed = false;  // and said; or nothing can be there
+    bool failed = false;  // and noted; or CUDA cannot work in it
   };
   struct Receiver;
   void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);

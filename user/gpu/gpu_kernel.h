@@ -23,8 +23,8 @@ class GpuKernel {
   // On one of the library's USDT probes in one process: offsets in the file at `path`.
   virtual Result<Link> attach(GpuProbe probe, pid_t pid, const std::string& path,
                               std::uint64_t location, std::uint64_t semaphore) = 0;
-  // On a function of CUDA's, by its offset; `cookie` says what its hits are told as: a DYNPROF_GPU_CALL, and
-  // DP_GPU_COOKIE_ARGUMENT where one stands for the kernel. `stub`: told as dp_gpu_stub instead.
+  // On a function of CUDA's, by its offset; `cookie` is what its hits are reported as: a DYNPROF_GPU_CALL, and
+  // DP_GPU_COOKIE_ARGUMENT where an argument stands for the kernel. `stub`: reported as dp_gpu_stub instead.
   virtual Result<Link> attach_call(pid_t pid, const std::string& path, std::uint64_t location,
                                    std::uint64_t cookie, bool stub) = 0;
 };

@@ -229,8 +229,8 @@ void GpuProcess::stub(std::uint32_t tid, std::uint64_t function, std::uint64_t s
   stubs_[tid] = {function, sp};
 }
 
-// A launch that failed inside the runtime leaves its word behind: the next call into the driver is not
-// its, which shows by where on the stack it is made.
+// A launch that failed inside the runtime leaves its stub behind. The next call into the driver does not belong
+// to it: that is made from another place on the stack.
 std::uint64_t GpuProcess::take_stub(std::uint32_t tid, std::uint32_t sp) {
   const auto at = stubs_.find(tid);
   if (at == stubs_.end()) return 0;

@@ -1,5 +1,5 @@
-// GPU tracing of one process: what of CUDA it maps, the probes set there, and what the library in it
-// says of itself.
+// GPU tracing of one process: which parts of CUDA it maps, the probes set there, and the status that the
+// library in it reports.
 //
 // Three tiers, each seeing more than the one before; a process moves up when it maps more:
 //   kRuntime   calls into libcudart, while there is no driver

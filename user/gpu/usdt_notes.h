@@ -15,7 +15,7 @@ struct UsdtNote {
   std::string name;
   std::string arguments;        // "4@%edi 8@%rdx"
   std::uint64_t location = 0;   // offset in the file of the instruction to probe
-  std::uint64_t semaphore = 0;  // ... of the 16-bit count of who listens; 0: it has none
+  std::uint64_t semaphore = 0;  // ... of the 16-bit count of listeners; 0: it has none
   bool operator==(const UsdtNote&) const = default;
 };
 

@@ -47,7 +47,7 @@ Error bpf_error(const std::string& what, int value) {
   return e;
 }
 
-// What libbpf says of it names no cause that a user knows.
+// libbpf's message names no cause that a user knows.
 Error programs_refused(const char* programs, int value) {
   Error refused = bpf_error(fmt::format("the kernel refused the {} programs", programs), value);
   const std::string missing = missing_kernel_feature();

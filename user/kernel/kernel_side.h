@@ -1,5 +1,5 @@
 // The loaded BPF programs and their maps: what user space can write to the kernel side and read back.
-// Everything is detached when this object is destroyed, and by the kernel when the process dies.
+// Everything is detached when this object is destroyed, and by the kernel when the process ends.
 //
 // More than 15 public members (KernelSide): tests replace it by one class (tests/unit/fake_kernel.h).
 #pragma once
@@ -70,7 +70,7 @@ enum class Probe : std::uint8_t {
 
 class KernelSide {
  public:
-  // Loads both objects; nothing fires yet.
+  // Loads all objects; nothing is attached yet.
   static Result<std::unique_ptr<KernelSide>> load(const KernelSideOptions& options);
   virtual ~KernelSide() = default;
 

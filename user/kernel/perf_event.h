@@ -11,7 +11,8 @@
 
 namespace dynprof {
 
-// Samples a second and CPU, where the user names none: not a divisor of what programs and ticks do.
+// Samples per second and CPU, where the user gives none. No divisor of common timer frequencies, so that
+// samples do not follow a periodic program.
 inline constexpr std::uint32_t kDefaultFrequencyHz = 99;
 
 enum class SamplingEvent {
@@ -49,7 +50,7 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
 
 // A hardware watchpoint: fires when the thread reads or writes the 2 bytes at `address` (even), an
 // instruction of a Python function, which the interpreter reads to execute it. Not armed until a program
-// is attached. ENOSPC: a debugger or somebody else holds all of the thread's slots.
+// is attached. ENOSPC: a debugger or another program holds all of the thread's slots.
 Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address);
 
 }  // namespace dynprof

@@ -33,7 +33,7 @@ WatchArmer::~WatchArmer() {
 }
 
 void WatchArmer::run() {
-  // It runs for some microseconds a compile: before everything else.
+  // It needs some microseconds per compile, at the highest priority.
   sched_param parameters = {};
   parameters.sched_priority = 1;
   pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameters);

@@ -34,8 +34,8 @@ class WatchArmer {
   // `arm(true)` arms the thread's watchpoints, `arm(false)` disarms them. Not armed at first.
   void add(pid_t tid, std::function<void(bool)> arm);
   void remove(pid_t tid);
-  // At a moment of CLOCK_MONOTONIC at which the thread began to compile, or was done with tracing. What
-  // is older than the last one is not done.
+  // At a moment of CLOCK_MONOTONIC at which the thread began to compile, or was done with tracing. A request
+  // older than the last one is ignored.
   void set(pid_t tid, bool armed, std::uint64_t time_ns);
   // Were they armed at that moment of CLOCK_MONOTONIC? An event is read later than it happens, when they
   // may be disarmed again. False for threads that are not added; nothing where it is too long ago.

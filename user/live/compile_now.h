@@ -7,7 +7,7 @@
 // set by the outermost compile of a thread only (_level counts them), and there is one such object per
 // thread from torch 2.13 on and one per process before. So it is used at level 1, the local
 // start_time_ns of the innermost `_compile` frame else; compiled autograd's capture has an attribute
-// of its own. Nothing says it of a backward that is compiled inside another compile.
+// of its own. It is not known for a backward that is compiled inside another compile.
 #pragma once
 
 #include <sys/types.h>

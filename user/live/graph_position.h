@@ -20,7 +20,8 @@ struct GraphPosition {
 
 class GraphPositions {
  public:
-  static constexpr std::size_t kMaxNodes = 4096;  // of a graph; nothing is said of a longer one
+  static constexpr std::size_t kMaxNodes =
+      4096;  // of a graph; in a longer one the position is not reported
 
   explicit GraphPositions(TargetView& view) : view_(view) {}
 

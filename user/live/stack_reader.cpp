@@ -8,7 +8,7 @@
 namespace dynprof {
 namespace {
 
-// Equal readings in a row until a stack is believed, and until one in doubt is.
+// Equal readings in a row until a stack is accepted, and until a doubtful one is.
 constexpr int kEqual = 3;
 constexpr int kEqualInDoubt = 50;
 constexpr auto kPauseInDoubt = std::chrono::microseconds(100);
@@ -141,7 +141,7 @@ std::optional<std::uint16_t> CodeNames::slot(const StackFrame& frame, std::strin
   }
   if (!found->second) return std::nullopt;
   const std::vector<LocalName>& locals = *found->second;
-  // A cell or free variable wins over an argument of the same name (3.10).
+  // A cell or free variable takes precedence over an argument of the same name (3.10).
   for (std::size_t i = locals.size(); i-- > 0;) {
     if (locals[i].name == name && i < DP_NO_OFFSET) return static_cast<std::uint16_t>(i);
   }

@@ -4,8 +4,8 @@
 //
 // A generator that yields loses its caller. A loop that does so all the time would make readings equal
 // that all end at the generator. So a stack with a generator at its root, one that was cut off, one with
-// what is no code object, or nothing at all is believed only of a thread that sleeps, or after fifty
-// equal readings over some milliseconds.
+// what is no code object, or nothing at all is accepted only from a thread that sleeps, or after fifty equal
+// readings over some milliseconds.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// A thread at one moment: its stack, what torch says of it, and the user's code its compile is at, read
-// so that all of it held at once.
+// A thread at one moment: its stack, torch's reported state of it, and the user's code its compile is at, read
+// so that all of it is of that moment.
 #pragma once
 
 #include <sys/types.h>

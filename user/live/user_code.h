@@ -29,7 +29,7 @@ struct UserCode {
   std::vector<UserLine> lines;  // outermost call first
 };
 
-// What was found on a stack, and by what it can be told later that it still was so when it was read.
+// What was found on a stack, with what is needed to check later that it was still valid when it was read.
 struct UserCodeReading {
   UserCode code;
   std::size_t frames_from_root = 0;  // the frames it was read from are among these

@@ -20,7 +20,7 @@ std::uint64_t own_capabilities();
 // CAP_BPF and CAP_PERFMON, as in the kernel.
 std::vector<std::string> missing_capabilities(std::uint64_t effective);
 
-// All rights that recording needs. `program` and `arguments` make the hint's command.
+// All rights that recording needs. `command_line` is the command in the hint.
 Result<void> check_may_record(const std::string& command_line);
 
 // Both concern the calling thread and the threads it starts from then on. False if the kernel refused;
@@ -31,7 +31,7 @@ Result<void> check_may_record(const std::string& command_line);
 // kernel sets no uprobes.
 bool drop_capabilities(bool keep_admin);
 
-// Keeps only what reading a target's memory and files takes, and updating BPF maps where `maps` says so.
+// Keeps only the rights to read a target's memory and files and, with `maps`, to update BPF maps.
 bool keep_only_reading(bool maps = false);
 
 }  // namespace dynprof

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMaxLooks = 100'000;
 constexpr std::size_t kMaxNamed = 8;
 
-// Somebody may have asked for the id that a container's own `ps` shows.
+// The user may have given the id that `ps` shows inside a container.
 std::vector<std::string> called_so_elsewhere(pid_t pid) {
   std::vector<std::string> found;
   for (const Descendant& other : find_all_processes(kMaxLooks)) {

@@ -15,7 +15,7 @@ bool set_groups(const std::vector<gid_t>& groups) {
   return ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
 }
 
-// setfsuid() and setfsgid() report no errors: the value that stands afterwards tells.
+// setfsuid() and setfsgid() report no errors: the value afterwards shows whether they worked.
 bool set_fsgid(gid_t gid) {
   ::setfsgid(gid);
   return static_cast<gid_t>(::setfsgid(static_cast<gid_t>(-1))) == gid;

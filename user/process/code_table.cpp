@@ -6,7 +6,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::uint8_t kReadAttempts = 4;
-// A target that makes code without end (exec in a loop) must not make us grow without end.
+// Bounds the memory for a target that creates code objects without end (exec in a loop).
 constexpr std::size_t kMaxEntries = 1'000'000;
 
 Code recorded_code(const RemoteCode& remote, RecordingWriter& writer, std::uint16_t python) {

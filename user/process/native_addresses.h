@@ -25,7 +25,7 @@ class NativeAddresses {
   NativeAddresses(pid_t pid, const ProcessPython& python)
       : pid_(pid), python_(python), mappings_(pid) {}
 
-  // Null: native stacks are not wanted. The kernel side is to be told after a change.
+  // Null: native stacks are not wanted. Call KernelEntry::update() after a change.
   void set_space(NativeSpaceRef space);
   const NativeSpaceRef& space() const { return space_; }
   AddressSpace& mappings() { return mappings_; }

@@ -1,4 +1,4 @@
-// CPython in one process: readers of its memory, and its code objects, which the kernel side is told of
+// CPython in one process: readers of its memory, and its code objects, which are announced to the kernel side
 // once they are read. Empty until Python is found.
 #pragma once
 

@@ -32,7 +32,8 @@ class SampleEncoder {
 
   void encode(const SampleView& view, FollowedProcess& process);
   SamplePlace place(const SampleView& view, FollowedProcess& process);
-  // `schedule`: where the kernel's __schedule is; it and what it called are ours, and left out.
+  // `schedule`: where the kernel's __schedule is. Its frame and those it called are of this profiler, and left
+  // out.
   WaitStack wait_stack(const SampleView& view, FollowedProcess& process, std::uint64_t schedule);
   // The stack with a native function, by its address, as the innermost frame.
   StackId with_function(StackId stack, std::uint64_t address, std::uint64_t now_ns,

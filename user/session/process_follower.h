@@ -23,7 +23,7 @@ namespace dynprof {
 class ProcessFollower {
  public:
   // All outlive it. The targets have been checked. The looks before the first sample end early when
-  // `stop_requested` (may be empty) says so.
+  // `stop_requested` (may be empty) returns true.
   ProcessFollower(const SessionOptions& options, Sources& sources, Targets& targets, Notes& notes,
                   std::function<bool()> stop_requested);
 

@@ -23,19 +23,19 @@ struct SessionStatus {
   std::size_t processes = 0;
 };
 
-// How the caller hears of things and says stop.
+// Callbacks of a session.
 struct SessionHooks {
   std::function<bool()> stop_requested;
   // The recording then ends, while there is room for what is made from it.
   std::function<bool()> disk_is_nearly_full;
   std::function<void(const SessionStatus&)> progress;     // about four times a second
   std::function<void(const std::string& path)> naming;    // at the end: the file to be named
-  std::function<void(const std::string& sentence)> note;  // once per thing worth knowing
+  std::function<void(const std::string& sentence)> note;  // each sentence once
 };
 
 class Session {
  public:
-  // Checks the targets and takes what is needed of the kernel; nothing is sampled yet.
+  // Checks the targets and loads the BPF programs; nothing is sampled yet.
   static Result<std::unique_ptr<Session>> prepare(const SessionOptions& options,
                                                   SessionHooks hooks);
   virtual ~Session() = default;

@@ -22,7 +22,7 @@ struct SessionOptions {
   SamplingEvent event = SamplingEvent::kCpuClock;
   bool children = true;
   bool passive = false;     // nothing in a target is changed: no probes, no watchpoints, no library
-  bool watchpoints = true;  // hardware ones, where they can be had
+  bool watchpoints = true;  // hardware ones, where the CPU and the kernel provide them
   bool direct_map = true;   // see KernelSideOptions
   bool native = true;       // native and kernel frames too
   bool off_cpu = true;      // what threads wait for, and how long

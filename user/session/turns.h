@@ -9,8 +9,8 @@ namespace dynprof {
 template <class Key>
 class Turns {
  public:
-  // Visits each element at most once; `visit(key, value)` returns false to end the round. Elements may be
-  // added meanwhile, none may be taken away.
+  // Visits each element at most once; `visit(key, value)` returns false to end the round. Elements may be added
+  // meanwhile, but not removed.
   template <class Map, class Visit>
   void round(Map& map, const Visit& visit) {
     auto at = map.upper_bound(last_);

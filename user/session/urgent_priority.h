@@ -39,7 +39,7 @@ class UrgentPriority {
   int before_;
 };
 
-// For what is done after the recording; for good, since a raise would take rights.
+// For the work after the recording; permanent, since raising the priority again would require rights.
 inline void give_way() {
   constexpr int kNice = 10;
   if (getpriority(PRIO_PROCESS, 0) < kNice) setpriority(PRIO_PROCESS, 0, kNice);

@@ -163,10 +163,10 @@ FrameId NativeFrames::frame_of(pid_t pid, StringId object, std::uint64_t offset,
   return at->second;
 }
 
-// Code that was made at run time is known by its address, to its own process alone.
-FrameId NativeFrames::made_frame(pid_t pid, std::uint64_t space, std::uint64_t address) {
-  auto [at, added] = made_.try_emplace(space);
-  MadeCode& made = at->second;
+// Code generated at run time is identified by its address, within its own process.
+FrameId NativeFrames::runtime_code_frame(pid_t pid, std::uint64_t space, std::uint64_t address) {
+  auto [at, added] = runtime_code_.try_emplace(space);
+  RuntimeCode& made = at->second;
   if (added) {
     made.pid = pid;
     if (open_files_ < kMaxOpenFiles) made.perf_map = open_perf_map(pid);
@@ -188,7 +188,7 @@ FrameId NativeFrames::user_frame(pid_t pid, AddressSpace& space, std::uint64_t a
     }
     return unmapped_;
   }
-  if (mapping->path.empty()) return made_frame(pid, space.id(), address);
+  if (mapping->path.empty()) return runtime_code_frame(pid, space.id(), address);
   MappedFile& file = mapped_file(pid, *mapping);
   return frame_of(pid, file.name, address - mapping->start + mapping->offset, file.frames);
 }
@@ -267,7 +267,7 @@ std::string NativeFrames::symbolize(const std::function<void(const std::string&)
     if (naming) naming(std::get<3>(key));
     symbolize_file(std::get<3>(key), file, reader);
   }
-  for (auto& [space, made] : made_) {
+  for (auto& [space, made] : runtime_code_) {
     if (!made.perf_map) continue;
     auto reading = symbol_accounts_.begin(made.pid);
     if (!reading.budget().take(PerfMap::kMaxBytes)) continue;

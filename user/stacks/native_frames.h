@@ -54,7 +54,7 @@ class NativeFrames {
   FrameId user_frame(pid_t pid, AddressSpace& space, std::uint64_t address, std::uint64_t now_ns);
   FrameId kernel_frame(std::uint64_t address);
   // Looks up every address seen and hands names and source places to the writer. Reading DWARF may take
-  // a minute, so `naming` (may be empty) is told each file. The sentence says whose source places could
+  // a minute, so `naming` (may be empty) is called for each file. The sentence says whose source places could
   // not be read, "" when all could.
   std::string symbolize(const std::function<void(const std::string& path)>& naming);
 
@@ -70,7 +70,7 @@ class NativeFrames {
     std::unordered_map<std::uint64_t, FrameId> frames;  // by offset in the file
   };
   // Code without a file, of one process.
-  struct MadeCode {
+  struct RuntimeCode {
     pid_t pid = 0;
     UniqueFd perf_map;
     StringId name = 0;
@@ -81,7 +81,7 @@ class NativeFrames {
   void open(pid_t pid, const Mapping& mapping, MappedFile& file);
   void describe(const MappedFile& file);
   int root_of(pid_t pid);
-  FrameId made_frame(pid_t pid, std::uint64_t space, std::uint64_t address);
+  FrameId runtime_code_frame(pid_t pid, std::uint64_t space, std::uint64_t address);
   // Beyond so many addresses the frame is of the object only.
   FrameId frame_of(pid_t pid, StringId object, std::uint64_t offset,
                    std::unordered_map<std::uint64_t, FrameId>& known);
@@ -111,7 +111,7 @@ class NativeFrames {
   std::size_t frames_ = 0;
   std::size_t open_files_ = 0;
   std::map<RootKey, UniqueFd> roots_;
-  std::unordered_map<std::uint64_t, MadeCode> made_;  // by AddressSpace::id
+  std::unordered_map<std::uint64_t, RuntimeCode> runtime_code_;  // by AddressSpace::id
   std::unordered_map<std::uint64_t, FrameId> kernel_frames_;
   FrameId unmapped_ = 0;
 };

@@ -57,8 +57,9 @@ class NativeWorker {
   static constexpr std::uint64_t kShares = 4;
 
   struct Table {
-    pid_t pid = 0;     // that mapped it first: counted as its
-    bool cut = false;  // it had nothing left for it: the next one that maps it may
+    pid_t pid = 0;  // that mapped it first: counted as its
+    bool cut =
+        false;  // the budget of that process was used up: that of the next one that maps it may not be
     std::uint32_t slot = 0;
     std::uint32_t serial = 0;
     std::uint32_t spaces = 0;  // that use it

@@ -51,7 +51,7 @@ bool drop_all_capabilities() {
 }  // namespace
 
 bool confine_self() {
-  // The recorder's priority is not for this.
+  // The recorder's high priority is not for this process.
   (void)::setpriority(PRIO_PROCESS, 0, 10);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
   if (!become_nobody() || !drop_all_capabilities()) return false;

@@ -24,7 +24,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRequestFd = 3;
 constexpr int kFirstFree = 10;  // descriptors to hand over must not be among those they become
 
-// What posix_spawn is told; releases it.
+// The arguments of posix_spawn; releases them.
 class SpawnPlan {
  public:
   SpawnPlan() {

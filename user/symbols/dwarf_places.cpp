@@ -245,7 +245,7 @@ class Lookup {
   }
 
  private:
-  // .debug_aranges tells the unit of an address; not every compiler writes it.
+  // .debug_aranges maps addresses to units; not every compiler writes it.
   void find_by_index() {
     for (std::size_t i = 0; i < addresses_.size(); ++i) {
       Dwarf_Die die;

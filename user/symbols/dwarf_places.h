@@ -1,5 +1,5 @@
 // Source places of addresses in one ELF file with DWARF, by libdw. The file may be hostile and
-// libdw is no parser for such: only for a process that may die (place_helper.h).
+// libdw is not written for such input: use it only in a process that may crash (place_helper.h).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ using PlaceChain = std::vector<NamedPlace>;
 using TakePlaces = std::function<void(std::size_t index, const PlaceChain& chain)>;
 
 // Looks up `addresses` (ascending, in the file's own address space) and hands out what it finds,
-// one unit of the program after the other; what DWARF does not tell of is passed over. The error
+// one unit of the program after the other; addresses without DWARF are skipped. The error
 // says that the DWARF is damaged; what was handed out before holds.
 Result<void> read_dwarf_places(int file, std::span<const std::uint64_t> addresses,
                                const TakePlaces& take);

@@ -1,4 +1,4 @@
-// Names of code made at run time, as its maker wrote them: /tmp/perf-PID.map, lines "START SIZE name"
+// Names of code generated at run time, as its generator wrote them: /tmp/perf-PID.map, lines "START SIZE name"
 // in hex. The file is the target's: only a regular one of its own user or root, which the target could
 // read too, is read, bounded, and what is not such a line is passed over (the last one may be half written).
 #pragma once
@@ -15,8 +15,8 @@
 
 namespace dynprof {
 
-// In the target's own file system, by its own pid; invalid when there is none to be had. It may be read
-// when the target has gone.
+// In the target's own file system, by its own pid; invalid when there is none. It can be read after the target
+// has ended.
 UniqueFd open_perf_map(pid_t pid);
 
 class PerfMap {

@@ -26,7 +26,7 @@ class PlaceReader {
   // For the program whose verb kPlaceHelperVerb runs the helper; without it no places are read.
   static void set_helper(std::string program);
 
-  // `dwarf`: an open file with DWARF, mapped by process `pid`; `name` is what a failure is told with.
+  // `dwarf`: an open file with DWARF, mapped by process `pid`; `name` is for the text of a failure.
   // Addresses in any order.
   PlacesByAddress read(int dwarf, std::vector<std::uint64_t> addresses, std::string_view name,
                        pid_t pid);

@@ -10,8 +10,8 @@
 namespace dynprof {
 
 // By offset in the file, as `whole`. A part has unwind information of its own, like a function, but is
-// jumped into past its first byte from the rest of it, which no code does to another function. Parts
-// with fewer such jumps than a constant stand for may be missed. Empty where nothing can be read.
+// jumped into past its first byte from the rest of it, which no code does to another function. Parts with only
+// a few such jumps may be missed. Empty where nothing can be read.
 std::vector<ElfSymbols::Range> split_parts(const ByteSource& file, const ElfSymbols::Range& whole);
 
 }  // namespace dynprof

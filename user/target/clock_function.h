@@ -18,7 +18,7 @@ struct ClockFunction {
   std::uint64_t offset = 0;  // of its first instruction, in that file
 };
 
-// An error says why it is not known: the module is not imported, or somebody replaced the function.
+// An error says why it is not known: the module is not imported, or the function was replaced.
 // Offsets of PyCFunctionObject and PyMethodDef are the same in CPython 3.8 to 3.15.
 Result<ClockFunction> find_clock_function(RemoteObjects& objects, const PythonRuntime& runtime);
 

@@ -9,7 +9,7 @@
 namespace dynprof {
 namespace {
 
-// The code object's fields we care for.
+// The fields of a code object that are used.
 struct CodeHead {
   std::uint64_t type = 0;
   std::uint32_t first_line = 0;
@@ -59,7 +59,7 @@ struct Reading {
   std::array<Piece, 4> pieces;  // filename, name, qualname, line table
 };
 
-// What `first` tells: sizes, or why not.
+// Sizes, from `first`, or why they are not known.
 void begin_piece(const RemoteObjects& objects, Piece& piece) {
   const PythonLayout& t = objects.layout();
   std::span<const std::byte> bytes = std::span(piece.first).first(piece.first_size);

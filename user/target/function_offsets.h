@@ -1,6 +1,7 @@
 // Where functions of a file lie, for probes. The kernel takes a probe as an offset in a file; libbpf
 // would find it by a name as well, but it maps the file to do so and divides by what the file says,
-// and the file is the target's: truncated at that moment, or with an entry size of 0, it ends us.
+// and the file is the target's: truncated at that moment, or with an entry size of 0, it would crash this
+// program.
 #pragma once
 
 #include <cstdint>

@@ -89,7 +89,7 @@ bool matches(const MarkerRule& rule, const RemoteCode& code, std::uint16_t pytho
   return in_file(code.filename, rule.file);
 }
 
-// The slot of a local. A cell or free variable wins over an argument of the same name (3.10).
+// The slot of a local. A cell or free variable takes precedence over an argument of the same name (3.10).
 std::optional<std::uint16_t> slot_of(const std::vector<LocalName>& locals, std::string_view name) {
   for (std::size_t i = locals.size(); i-- > 0;) {
     if (locals[i].name == name && i < DP_NO_OFFSET) return static_cast<std::uint16_t>(i);

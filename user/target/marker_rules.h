@@ -1,4 +1,4 @@
-// Which frames of torch tell what is being compiled, as data: a function, the local that holds the
+// Which frames of torch show what is being compiled, as data: a function, the local that holds the
 // answer, and the torch versions that have it. Locals are found by name in each process, because
 // their slots move between torch and CPython versions.
 #pragma once

@@ -1,4 +1,4 @@
-// Which pages of a process are in memory: only a read of another one can wait for whoever brings it.
+// Which pages of a process are in memory: a read of any other page can block.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace dynprof {
 class PresentPages {
  public:
   // For each range whether all of its pages are present: then reading it does not wait. They may go at
-  // any time, so this is no promise (awaiting_target.h). True of all where the kernel does not tell.
+  // any time, so this is no promise (awaiting_target.h). True for all where the kernel does not report it.
   // The kernel is asked at most once in 100 ms about a page that is present: most reads are of pages that
   // were read a moment before.
   const std::vector<bool>& of(pid_t pid, std::span<const RemoteRange> ranges);

@@ -1,5 +1,5 @@
-// What /proc says about a process. Every text is written by somebody else: bounded, and never
-// trusted as a path or as terminal output.
+// What /proc says about a process. Every text comes from another program: bounded, and never trusted as a path
+// or as terminal output.
 #pragma once
 
 #include <sys/types.h>

@@ -123,7 +123,7 @@ std::uint16_t version_in_path(std::string_view path) {
 }
 
 std::uint16_t version_from_paths(std::span<const Mapping> mappings, const std::string& exe) {
-  // The interpreter's own file decides; else the version most files speak of.
+  // The interpreter's own file decides; else the version that most file names contain.
   std::map<std::uint16_t, int> votes;
   for (const Mapping& mapping : mappings) {
     if (!mapping.is_file()) continue;

@@ -29,8 +29,8 @@ std::string version_text(std::uint32_t hex) {
 }
 
 // The process runs on while we look: what is torn is looked at again, a little later. 3.12 links a
-// call's cframe before it says which frame that is; where a thread was preempted there, only its
-// next slice mends it, and on a busy machine that is tens of milliseconds away.
+// call's cframe before it says which frame that is; where a thread was preempted there, this lasts until it
+// runs again, on a busy machine tens of milliseconds.
 constexpr int kAttempts = 100;
 constexpr std::chrono::milliseconds kPause{2};
 
@@ -207,7 +207,7 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
                             version, pid_),
                 kTryAgain);
   }
-  // sys.hexversion, read through dicts, strings and an int, has to say what we believe.
+  // sys.hexversion, read through dicts, strings and an int, must be the version that was found.
   auto sys = objects.find_module(runtime.main_interpreter, "sys");
   auto hex_object = sys ? objects.module_get(*sys, "hexversion") : std::nullopt;
   auto hex = hex_object ? objects.read_int(*hex_object) : std::nullopt;

@@ -57,7 +57,7 @@ struct PythonDiscovery {
   bool retryable() const { return fault == PythonFault::kStarting; }
 };
 
-// `details`, where given, says of what kind an error is.
+// `details`, where given, receives the kind of the error.
 Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details = nullptr);
 
 }  // namespace dynprof

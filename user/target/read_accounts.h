@@ -34,8 +34,8 @@ class ReadAccounts {
  public:
   explicit ReadAccounts(const ReadLimits& limits) : limits_(limits) {}
 
-  // One file, or one after the other, while this lives; then what was used is paid. A file that was cut
-  // is counted and told (read_losses.h).
+  // One file, or one after the other, while this lives; then what was used is paid. A file that was cut is
+  // counted and reported (read_losses.h).
   class Reading {
    public:
     Reading(const Reading&) = delete;
@@ -63,8 +63,8 @@ class ReadAccounts {
   };
   // `pid` 0: of no process, only the limits of a file and of all hold.
   Reading begin(pid_t pid);
-  // Of processes that share a file, not none, the one that has most time left: it is not the fault of the
-  // others that one has spent its share.
+  // Of the processes that share a file, at least one, that with most time left: one that has used up its budget
+  // must not affect the others.
   pid_t richest(std::span<const pid_t> pids);
 
  private:

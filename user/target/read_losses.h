@@ -1,5 +1,5 @@
 // What could not be read of the targets' files and memory within our bounds, as the report counts it. It
-// happens deep in the readers, on several threads: they tell it here, and the session asks for it.
+// happens deep in the readers, on several threads: they report it here, and the session asks for it.
 #pragma once
 
 #include <sys/types.h>

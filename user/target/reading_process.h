@@ -1,7 +1,7 @@
-// A process of ours that reads what may never come: pages of a target that are not present. A file that
+// A separate process that reads pages of a target that are not present, and may never become so. A file that
 // the target itself serves (FUSE), or userfaultfd, can keep such a read from returning, and only the end
 // of the whole process ends it. So it is another process than the one that records. After a while it is
-// killed, and that target is read no more.
+// killed, and that target is no longer read.
 #pragma once
 
 #include <sys/types.h>

@@ -49,7 +49,7 @@ std::optional<std::string> RemoteMemory::read_c_string(std::uint64_t address, st
 
 ProcessMemory::ProcessMemory(pid_t pid, Way way) : pid_(pid), way_(way) {}
 
-// A page that is not present may take for ever to come: of a file that the target itself serves, or by
+// A page that is not present may never arrive: of a file that the target itself serves, or by
 // userfaultfd. Those are read by a process of ours that can be given up; it takes several times as long.
 void ProcessMemory::read_many(std::span<RemoteRange> ranges) {
   for (RemoteRange& range : ranges) range.done = 0;

@@ -1,5 +1,6 @@
 // Opening files by names that the target chose. A name can lead to a device, whose mere opening can do
-// something, to a FIFO, which blocks, to a file of /proc or /sys, which is another for whoever opens it,
+// something, to a FIFO, which blocks, to a file of /proc or /sys, whose content depends on the process that
+// opens it,
 // or out of the target's root. So a name is looked up below the target's root, without magic links
 // and without opening (O_PATH); what was found is examined; and only then that very file is opened.
 #pragma once

@@ -24,7 +24,7 @@ struct TargetRights {
 };
 
 // What `open` returns when it is called with these rights. It runs on a thread of its own, which ends
-// with it, so that no thread of ours is left with them.
+// with it, so that no other thread has them.
 Result<UniqueFd> open_with(const TargetRights& rights,
                            const std::function<Result<UniqueFd>()>& open);
 

@@ -1,6 +1,6 @@
-// What the torch of a process does not have of that by which compiles are told (docs/concepts/attribution.md):
-// another version, or something that only calls itself torch. What is only not there yet, because a
-// module is not imported or no compile was made, is not named.
+// What the torch of a process lacks of the sources that identify compiles (docs/concepts/attribution.md): it is
+// another version, or another package of that name. Something that is only not there yet, because a module is
+// not imported or nothing was compiled, is not reported.
 #pragma once
 
 #include <string>

@@ -46,7 +46,7 @@ std::optional<TorchThreadState> read_torch_thread(RemoteObjects& objects,
                                                   const dp_torch_thread& thread,
                                                   std::uint64_t none);
 
-// The same without the names of the phases: a few reads, for who asks often.
+// The same without the names of the phases: a few reads, for frequent calls.
 struct TorchThreadIds {
   std::uint64_t context = 0;      // as above
   std::uint64_t open_phases = 0;  // how many

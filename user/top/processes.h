@@ -1,5 +1,5 @@
-// What /proc says of a process and those below it: CPU time, memory, and what each is for. The memory of none
-// of them is read.
+// What /proc reports of a process and those below it: CPU time, memory, and what each is for. Their memory is
+// not read.
 #pragma once
 
 #include <sys/types.h>

@@ -27,7 +27,7 @@ struct TopTarget {
   std::uint64_t peak_bytes = 0;  // of the resident set; 0: not known
 };
 
-// What a thread that is off its CPU waits for, as far as its Python frames and its system call tell.
+// What a thread that is off its CPU waits for, by its Python frames and its system call.
 enum class TopWait : std::uint8_t {
   kNone,         // it runs, or is about to
   kCompileLock,  // torch's, held by another thread

@@ -26,7 +26,7 @@ class TorchProbes {
   // Once per process; false: torch is there, but its libraries are not mapped yet.
   bool attach(KernelSide& kernel, RemoteObjects& objects, const PythonRuntime& runtime);
   bool attached() const { return attached_; }
-  // Begin and end of every phase are told.
+  // Begin and end of every phase are reported.
   bool sees_phases() const { return !clock_.empty(); }
   // Where the functions lie that run compiled code.
   const dp_code_range& region() const { return region_; }

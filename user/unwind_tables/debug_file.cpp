@@ -46,7 +46,7 @@ std::vector<std::string> debug_paths(const ElfLayout& layout, const std::string&
   return paths;
 }
 
-// Files by such a name are believed when they say that they belong to this one.
+// A file found by name is used only if its build-id, or its checksum in the debug link, is right.
 bool belongs(const ByteSource& file, const ElfLayout& debug, const ElfLayout& layout) {
   if (!layout.build_id.empty() && !debug.build_id.empty()) {
     return debug.build_id == layout.build_id;

@@ -93,7 +93,7 @@ std::shared_ptr<const CodeFile> CodeFiles::vdso_of(pid_t pid, const Mapping& map
   const std::uint64_t hash =
       hash_bytes({reinterpret_cast<const char*>(image->data()), image->size()}, seed);
   CodeFile file = examine(ByteSource::of_bytes(*image), fmt::format("vdso-{:016x}", hash));
-  // Programs of one kernel have one vdso; more than a few are somebody's invention.
+  // Programs of one kernel have one vdso; more than a few are not genuine.
   if (vdsos_.size() >= 64) vdsos_.clear();
   auto& known = vdsos_[file.key];
   if (!known) known = std::make_shared<CodeFile>(std::move(file));

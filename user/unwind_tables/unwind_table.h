@@ -63,7 +63,7 @@ struct UnwindOptions {
 struct UnwindInput {
   ElfLayout layout;
   std::vector<FrameSection> sections;
-  // First bytes of the linkage tables' second entry (which tells their kind), 0 where there are none.
+  // First bytes of the linkage tables' second entry (which identify their kind), 0 where there are none.
   std::array<std::uint8_t, 8> plt_entry{};
 
   // Says whether a table made earlier is still this file's. The seed makes it impossible to prepare

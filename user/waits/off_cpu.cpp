@@ -32,9 +32,9 @@ struct BtfDeleter {
   void operator()(btf* types) const { btf__free(types); }
 };
 
-// Whether sched_switch tells the state of the thread that leaves, as its last argument: Linux 5.19 and
+// Whether sched_switch reports the state of the thread that leaves, as its last argument: Linux 5.19 and
 // later. Its arguments are those of `btf_trace_sched_switch`, behind a pointer of the tracepoint's own.
-bool kernel_tells_states() {
+bool kernel_reports_states() {
   constexpr unsigned kArguments = 5;  // that pointer, preempt, prev, next, prev_state
   std::unique_ptr<btf, BtfDeleter> types(btf__load_vmlinux_btf());
   if (!types) return false;
@@ -64,7 +64,7 @@ bool kernel_keeps_delays() {
          has_member(types.get(), "cfs_rq", "rq");
 }
 
-// Where the kernel's __schedule is; 0: it does not tell.
+// Where the kernel's __schedule is; 0: not shown.
 std::uint64_t find_schedule() {
   std::ifstream symbols("/proc/kallsyms");
   std::string line;
@@ -77,7 +77,7 @@ std::uint64_t find_schedule() {
   return 0;
 }
 
-// What a thread that was there before us does: its system call, as /proc tells it.
+// What a thread that already existed at attach does: its system call, as /proc shows it.
 dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
   dp_thread_time place = {};
   place.tid = static_cast<std::uint32_t>(tid);
@@ -295,7 +295,7 @@ Result<std::unique_ptr<OffCpu>> load_programs(KernelSide& kernel, std::uint64_t 
 }  // namespace
 
 Result<std::unique_ptr<OffCpu>> OffCpu::load(KernelSide& kernel, std::uint64_t threshold_ns) {
-  if (!kernel_tells_states())
+  if (!kernel_reports_states())
     return error("this kernel's sched_switch does not report why a thread leaves the CPU");
   if (kernel_keeps_delays()) {
     if (auto loaded = load_programs(kernel, threshold_ns, true)) return loaded;
