@@ -27,9 +27,10 @@ std::string_view unreadable_text(Unreadable reason) {
 }
 
 std::string_view wait_kind_text(WaitKind kind) {
+#define DYNPROF_WAIT_KIND(name, number, text) text,
   static constexpr std::array<std::string_view, kWaitKinds> kTexts = {
-      "none",  "other", "preempted",  "futex",    "pipe",   "socket", "poll",   "disk",
-      "sleep", "child", "page fault", "terminal", "signal", "device", "memory", "process"};
+      DYNPROF_WAIT_KINDS(DYNPROF_WAIT_KIND)};
+#undef DYNPROF_WAIT_KIND
   const auto index = static_cast<std::size_t>(kind);
   return index < kTexts.size() ? kTexts[index] : kTexts[1];
 }

@@ -8,27 +8,33 @@
 
 namespace dynprof {
 
-// What a thread waited for, by the system call it was in. Append only; the order is that of the
-// file.
-enum class WaitKind : std::uint8_t {
-  kNone = 0,       // no wait: a mark that says how long the thread has been on a CPU by then
-  kOther = 1,      // some other system call, or not known which
-  kPreempted = 2,  // not waiting: it could have run, and another thread did
-  kFutex = 3,      // a lock or a condition variable
-  kPipe = 4,
-  kSocket = 5,
-  kPoll = 6,  // poll, select, epoll_wait
-  kDisk = 7,  // a file's data, or its way to the disk
-  kSleep = 8,
-  kChild = 9,       // wait4, waitid
-  kPageFault = 10,  // memory whose content had to be brought
-  kTerminal = 11,   // a character device
-  kSignal = 12,     // pause, sigtimedwait
-  kDevice = 13,     // ioctl
-  kMemory = 14,     // mmap, munmap and such: the lock of the address space
-  kProcess = 15,    // clone, vfork, execve: until the child has begun
-};
-inline constexpr std::size_t kWaitKinds = 16;
+// What a thread waited for, by the system call it was in. X(name, number, text): the number is that in the file,
+// the text that of compiles.json. Append only; numbers have no gaps.
+#define DYNPROF_WAIT_KINDS(X)                                                                \
+  /* no wait: a mark that says how long the thread has been on a CPU by then */              \
+  X(kNone, 0, "none")                                                                        \
+  X(kOther, 1, "other")         /* some other system call, or not known which */             \
+  X(kPreempted, 2, "preempted") /* not waiting: it could have run, and another thread did */ \
+  X(kFutex, 3, "futex")         /* a lock or a condition variable */                         \
+  X(kPipe, 4, "pipe")                                                                        \
+  X(kSocket, 5, "socket")                                                                    \
+  X(kPoll, 6, "poll") /* poll, select, epoll_wait */                                         \
+  X(kDisk, 7, "disk") /* a file's data, or its way to the disk */                            \
+  X(kSleep, 8, "sleep")                                                                      \
+  X(kChild, 9, "child")           /* wait4, waitid */                                        \
+  X(kPageFault, 10, "page fault") /* memory whose content had to be brought */               \
+  X(kTerminal, 11, "terminal")    /* a character device */                                   \
+  X(kSignal, 12, "signal")        /* pause, sigtimedwait */                                  \
+  X(kDevice, 13, "device")        /* ioctl */                                                \
+  X(kMemory, 14, "memory")        /* mmap, munmap and such: the lock of the address space */ \
+  X(kProcess, 15, "process")      /* clone, vfork, execve: until the child has begun */
+
+#define DYNPROF_WAIT_KIND(name, number, text) name = number,
+enum class WaitKind : std::uint8_t { DYNPROF_WAIT_KINDS(DYNPROF_WAIT_KIND) };
+#undef DYNPROF_WAIT_KIND
+#define DYNPROF_WAIT_KIND(name, number, text) +1
+inline constexpr std::size_t kWaitKinds = 0 DYNPROF_WAIT_KINDS(DYNPROF_WAIT_KIND);
+#undef DYNPROF_WAIT_KIND
 // "futex", "pipe", ...: as in compiles.json.
 std::string_view wait_kind_text(WaitKind kind);
 
