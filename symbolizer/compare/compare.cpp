@@ -86,7 +86,7 @@ class Comparer {
       return fmt::format("{} in {:.3f} s", side.compile_count,
                          seconds(static_cast<double>(side.compile_ns)));
     });
-    both("  no CPU was free", [](const Side& side) {
+    both("No CPU was free", [](const Side& side) {
       return fmt::format("{:.3f} s", seconds(static_cast<double>(side.compiles.ready_ns)));
     });
     both("CPU time", [](const Side& side) {

@@ -62,8 +62,11 @@ Result<void> write_comparison(const Analysis& a, const Analysis& b, const Compar
   Page page;
   page.title = fmt::format("{} and {}", a_name, b_name);
   page.sides = {a_name, b_name};
+  PageTable facts{"facts", "Comparison"};
+  facts.columns = {{"What"}, {"A: " + a_name}, {"B: " + b_name}};
   for (const Comparison::Fact& fact : comparison.facts)
-    page.summary.emplace_back(fact.title, fmt::format("A: {}    B: {}", fact.a, fact.b));
+    facts.rows.push_back({{fact.title, fact.a, fact.b}});
+  page.tables.push_back(std::move(facts));
   for (const std::string& note : comparison.notes) page.summary.emplace_back("Note", note);
   for (const CompareTable& table : comparison.tables) page.tables.push_back(table_of(table));
   FlameData flame(/*by_name=*/true);

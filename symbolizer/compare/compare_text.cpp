@@ -63,10 +63,12 @@ void append_table(std::string& out, const CompareTable& table) {
     append_row(out, row, unit);
     ++shown;
   }
-  if (table.rows.size() > shown)
-    append_comment(out, fmt::format("{} more rows, {} of them beyond chance",
-                                    grouped(table.rows.size() - shown),
-                                    grouped(proven - std::min(proven, shown))));
+  if (const std::size_t more = table.rows.size() - shown; more > 0) {
+    std::string text = fmt::format("{} more rows", grouped(more));
+    if (table.times != CompareTimes::kExact)
+      text += fmt::format(", {} of them beyond chance", grouped(proven - std::min(proven, shown)));
+    append_comment(out, text);
+  }
   if (table.rows.size() > 1) append_row(out, table.total, unit);
 }
 

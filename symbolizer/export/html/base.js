@@ -80,7 +80,7 @@ function addSection(id, title, note) {
   const section = element("section", { id, "aria-labelledby": `${id}-title` },
     element("h2", { id: `${id}-title` }, title), note ? element("p", { class: "note" }, note) : null);
   document.getElementById("main").append(section);
-  document.getElementById("nav").append(element("a", { href: `#${id}` }, title));
+  document.getElementById("nav").append(element("a", { href: `#${id}` }, title.split(",")[0]));
   return section;
 }
 

@@ -199,28 +199,33 @@ std::int64_t FlameData::group_of(CompileIndex compile, std::uint8_t side) const 
 
 // What each node and all it called took, of every node that has any of it; callers before callees.
 std::vector<FlameEntry> FlameData::subtrees(const FlameGroup& group) {
-  scratch_cpu_.resize(nodes_.size());
-  scratch_wait_.resize(nodes_.size());
-  std::vector<std::uint32_t> touched;
-  auto is_new = [&](std::uint32_t id) { return scratch_cpu_[id] + scratch_wait_[id] == 0; };
-  // A node is new until it has time: those without any leave no mark, and are no part of the result.
+  scratch_.resize(nodes_.size());
+  touched_.resize(nodes_.size(), false);
+  std::vector<std::uint32_t> nodes;
   for (const FlameEntry& entry : group.entries) {
     if (entry.whole_ns() == 0) continue;
-    for (std::uint32_t id = entry.node;; id = nodes_[id].parent) {
-      const bool added = is_new(id);
-      if (added) touched.push_back(id);
-      scratch_cpu_[id] += entry.cpu_ns;
-      scratch_wait_[id] += entry.wait_ns;
+    for (std::uint32_t id = entry.node; !touched_[id]; id = nodes_[id].parent) {
+      touched_[id] = true;
+      nodes.push_back(id);
       if (id == 0) break;
     }
+    scratch_[entry.node].cpu_ns += entry.cpu_ns;
+    scratch_[entry.node].wait_ns += entry.wait_ns;
   }
-  std::sort(touched.begin(), touched.end());
+  // A caller's number is less than those of what it calls.
+  std::sort(nodes.begin(), nodes.end(), std::greater<>());
   Entries sums;
-  sums.reserve(touched.size());
-  for (std::uint32_t id : touched) {
-    sums.push_back({id, scratch_cpu_[id], scratch_wait_[id]});
-    scratch_cpu_[id] = scratch_wait_[id] = 0;
+  sums.reserve(nodes.size());
+  for (std::uint32_t id : nodes) {
+    const FlameEntry sum{id, scratch_[id].cpu_ns, scratch_[id].wait_ns};
+    sums.push_back(sum);
+    scratch_[id] = {};
+    touched_[id] = false;
+    if (id == 0) continue;
+    scratch_[nodes_[id].parent].cpu_ns += sum.cpu_ns;
+    scratch_[nodes_[id].parent].wait_ns += sum.wait_ns;
   }
+  std::reverse(sums.begin(), sums.end());
   return sums;
 }
 

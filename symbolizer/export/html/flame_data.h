@@ -82,7 +82,9 @@ class FlameData {
   std::vector<Node> nodes_{Node{}};
   IndexTable node_numbers_;
   std::vector<FlameGroup> groups_;
-  std::vector<std::uint64_t> scratch_cpu_, scratch_wait_;  // by node, 0 between calls
+  // By node, zero between calls.
+  std::vector<FlameEntry> scratch_;
+  std::vector<bool> touched_;
 };
 
 }  // namespace dynprof

@@ -14,6 +14,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxCell = 400;
+constexpr std::size_t kMaxColumn = 80;
 constexpr std::size_t kMaxLine = 2000;  // of details and the summary
 
 // JSON in a script element: without '<' it can neither end the element nor begin a comment. In JSON
@@ -115,13 +116,15 @@ void put_table(JsonWriter& json, const PageTable& table) {
   json.begin_object();
   json.field("id", table.id);
   json.field("title", table.title);
-  json.field("note", table.note);
+  json.key("note");
+  put(json, table.note, kMaxLine);
   json.field("leftOut", table.left_out);
   json.key("columns");
   json.begin_array();
   for (const PageColumn& column : table.columns) {
     json.begin_object();
-    json.field("name", column.name);
+    json.key("name");
+    put(json, column.name, kMaxColumn);
     json.field("type", type_name(column.type));
     json.field("help", column.help);
     json.end_object();

@@ -1,7 +1,10 @@
 "use strict";
 
+const comparing = data.sides.length === 2;
+
 function addSummary() {
-  const section = addSection("summary", data.sides.length === 2 ? "Comparison" : "Summary");
+  if (data.summary.length === 0) return;
+  const section = addSection("summary", comparing ? "Notes" : "Summary");
   const list = element("dl", { class: "summary" });
   for (const [title, text] of data.summary) list.append(element("dt", {}, title), element("dd", {}, text));
   section.append(list);
@@ -20,10 +23,12 @@ function addAbout() {
 
 document.getElementById("title").textContent = data.title;
 document.title = `dynprof-bpf: ${data.title}`;
+// What is looked at first comes before the pictures.
+const first = comparing ? ["facts", "compiles", "phases"] : ["compiles"];
 addSummary();
-for (const table of data.tables.slice(0, 1)) addTable(table);
+for (const table of data.tables) if (first.includes(table.id)) addTable(table);
 addTimeline();
 addFlame();
-for (const table of data.tables.slice(1)) addTable(table);
+for (const table of data.tables) if (!first.includes(table.id)) addTable(table);
 addCode();
 addAbout();
