@@ -152,8 +152,9 @@ class Comparer {
   void add_sampled(const char* id, const char* title, CompareTimes times, const TimesByName& a,
                    const TimesByName& b) {
     CompareTable sampled = table(id, title, "Samples", times);
-    sampled.note =
-        times == CompareTimes::kSampledPerSec ? "CPU time per second of recording." : "CPU time.";
+    sampled.note = times == CompareTimes::kSampledPerSec
+                       ? "CPU time per second of recording."
+                       : "CPU time, with the compilers and workers that compiles started.";
     fill(sampled, a, b);
   }
 

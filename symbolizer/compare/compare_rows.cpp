@@ -12,6 +12,7 @@
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/display.h"
 #include "symbolizer/report/rows.h"
+#include "symbolizer/report/sections.h"
 
 namespace dynprof {
 namespace {
@@ -48,6 +49,18 @@ bool is_generated(const ResolvedFrame& frame) {
   return frame.kind == FrameKind::kNative &&
          frame.file.find("/torchinductor_") != std::string_view::npos;
 }
+
+// Which samples are of work for compiles.
+class CompileWork {
+ public:
+  explicit CompileWork(const Analysis& analysis) : helpers_(helper_threads(analysis)) {}
+  bool has(const StackCount& count) const {
+    return count.compile != kNoCompile || count.phase != Phase::kRuntime || helpers_[count.thread];
+  }
+
+ private:
+  std::vector<bool> helpers_;
+};
 
 }  // namespace
 
@@ -91,12 +104,13 @@ SampledTimes function_times(const Analysis& analysis) {
   const ResolvedFrames& frames = analysis.attribution().frames();
   const Tables& tables = analysis.tables();
   std::vector<std::string> names(frames.size());
+  const CompileWork work(analysis);
   SampledTimes times;
   for (const StackCount& count : analysis.counts().all()) {
     const FrameId frame = tables.stacks[count.stack].frame;
     std::string& name = names[frame];
     if (count.stack != 0 && name.empty()) name = function_name(frames[frame]);
-    TimesByName& side = count.compile != kNoCompile ? times.compiling : times.running;
+    TimesByName& side = work.has(count) ? times.compiling : times.running;
     side[count.stack == 0 ? "(no stack)" : name].add(count.ns, count.samples);
   }
   return times;
@@ -132,10 +146,11 @@ TimesByName generated_times(const Analysis& analysis) {
     else if (node.caller < id)
       innermost[id] = innermost[node.caller];
   }
+  const CompileWork work(analysis);
   TimesByName times;
   for (const StackCount& count : analysis.counts().all()) {
     const FrameId frame = innermost[count.stack];
-    if (frame == 0 || count.compile != kNoCompile) continue;
+    if (frame == 0 || work.has(count)) continue;
     times[function_name(frames[frame])].add(count.ns, count.samples);
   }
   return times;

@@ -30,7 +30,7 @@ struct CompileTimes {
 CompileTimes compile_times(const Analysis& analysis);
 
 struct SampledTimes {
-  TimesByName compiling;  // while compiling
+  TimesByName compiling;  // in compiles, in work for them on other threads, and in compilers
   TimesByName running;    // the rest
 };
 SampledTimes function_times(const Analysis& analysis);
