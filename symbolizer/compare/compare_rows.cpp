@@ -13,6 +13,7 @@
 #include "symbolizer/export/display.h"
 #include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
+#include "symbolizer/report/user_frames.h"
 
 namespace dynprof {
 namespace {
@@ -43,11 +44,10 @@ std::string function_name(const ResolvedFrame& frame) {
       frame.kind == FrameKind::kPython ? short_path(frame.file) : base_name(frame.file));
 }
 
-// Inductor names a library after a hash of its source, in a folder of its cache.
 bool is_generated(const ResolvedFrame& frame) {
-  if (frame.kind == FrameKind::kPython) return frame.generated;
-  return frame.kind == FrameKind::kNative &&
-         frame.file.find("/torchinductor_") != std::string_view::npos;
+  return frame.kind == FrameKind::kPython
+             ? frame.generated
+             : frame.kind == FrameKind::kNative && is_inductor_file(frame.file);
 }
 
 // Which samples are of work for compiles.

@@ -6,17 +6,6 @@
 namespace dynprof {
 namespace {
 
-// Inductor's files, wherever its cache is: "ab/cab3…py", a hash of 52 characters in a folder of its first.
-bool is_inductor_file(std::string_view file) {
-  constexpr std::size_t kHash = 40;
-  std::size_t slash = file.rfind('/');
-  if (slash == std::string_view::npos || !file.ends_with(".py")) return false;
-  std::string_view stem = file.substr(slash + 1, file.size() - slash - 4);
-  return stem.size() >= kHash && std::all_of(stem.begin(), stem.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-         });
-}
-
 // Code that came with Python or was installed, or that torch made: not what a user would change.
 bool is_user_file(std::string_view file) {
   if (file.empty() || file.front() == '<' || is_inductor_file(file)) return false;
@@ -29,6 +18,16 @@ bool is_user_file(std::string_view file) {
 }
 
 }  // namespace
+
+bool is_inductor_file(std::string_view file) {
+  constexpr std::size_t kHash = 40;
+  if (!file.ends_with(".py") && !file.ends_with(".so")) return false;
+  const std::string_view name = file.substr(file.rfind('/') + 1);
+  const std::string_view stem = name.substr(0, name.find('.'));
+  return name.size() < file.size() && stem.size() >= kHash &&
+         std::all_of(stem.begin(), stem.end(),
+                     [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
+}
 
 std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames) {
   std::vector<bool> is_user(frames.size(), false);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <tuple>
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/compare/compare.h"
@@ -147,6 +148,23 @@ TEST(Compare, ExactTimesOfCompilesAreTotals) {
   ASSERT_NE(phases, nullptr);
   EXPECT_DOUBLE_EQ(phases->total.b_ns, 250e6);
   EXPECT_THAT(two.text(), HasSubstr("2.50x"));
+}
+
+TEST(Compare, KernelsOfInductorAreByTheHashOfTheirSource) {
+  const std::string library = "cmsejr45wpsl56eabr2smjw7glkqkayhs63njd7nfectvjlx2vnt.main.so";
+  TwoRecordings two;
+  for (auto [fake, folder, samples] :
+       {std::tuple(&two.a, "/tmp/one/ms/", 100), std::tuple(&two.b, "/x/ms/", 300)}) {
+    const ThreadId thread = fake->thread(100, 100, "python3");
+    const FrameId kernel = fake->native("kernel._omp_fn.0", folder + library);
+    fake->sample(thread, fake->stack({kernel, fake->native("exp", "/lib/libm.so.6")}), 0, 0,
+                 static_cast<std::uint64_t>(samples));
+  }
+  const Comparison comparison = two.compared();
+  const CompareRow* row = find(find(comparison, "generated"), "kernel._omp_fn.0 " + library);
+  ASSERT_NE(row, nullptr);
+  EXPECT_EQ(row->a_count, 100u);
+  EXPECT_EQ(row->b_count, 300u);
 }
 
 TEST(Compare, ARecordingWithItselfHasNoDifference) {
