@@ -100,7 +100,7 @@ class CompileRow {
       if (place.ns < 1'000'000) break;
       std::string where = "(no stack)";
       if (place.has_frame) where = frame_place(attribution_.frames()[place.frame]);
-      lines.push_back(fmt::format("{:.3f} s {}, {} times: {}", seconds(place.ns),
+      lines.push_back(fmt::format("{:.3f} s {} ({}x): {}", seconds(place.ns),
                                   wait_kind_text(place.kind), grouped(place.count), where));
     }
     return lines;
@@ -129,7 +129,7 @@ class CompileRow {
       return a->exclusive_ns > b->exclusive_ns;
     });
     for (const TorchPhaseTime* time : times)
-      lines.push_back(fmt::format("{:.3f} s  {} ({}, {} times, {:.3f} s with what is inside)",
+      lines.push_back(fmt::format("{:.3f} s  {} ({}, {}x, {:.3f} s with what is inside)",
                                   seconds(time->exclusive_ns),
                                   selection_.tables().strings[time->name], phase_text(time->phase),
                                   grouped(time->count), seconds(time->wall_ns)));
