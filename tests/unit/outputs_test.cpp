@@ -114,8 +114,9 @@ TEST_F(OutputsTest, ACompileThatOnlyEdgesShow) {
     writer->edge(edge);
   }
   write();
-  EXPECT_EQ(files(), (std::set<std::string>{"out/compiles.json", "out/recording.dynprof",
-                                            "out/report.html", "out/report.txt", "out/trace.json.gz"}));
+  EXPECT_EQ(files(),
+            (std::set<std::string>{"out/compiles.json", "out/recording.dynprof", "out/report.html",
+                                   "out/report.txt", "out/trace.json.gz"}));
   auto ledger = nlohmann::json::parse(slurp("out/compiles.json"));
   ASSERT_EQ(ledger["compiles"].size(), 1u);
   EXPECT_EQ(ledger["compiles"][0]["trace_id"], "0/0");
