@@ -71,8 +71,9 @@ std::vector<std::string_view> sources_of(std::string_view command_line) {
   std::vector<std::string_view> sources;
   std::vector<std::string_view> arguments = split_arguments(command_line);
   for (std::size_t i = 1; i < arguments.size(); ++i) {
-    // What follows -o is written, not read.
-    if (is_source(arguments[i]) && arguments[i - 1] != "-o") sources.push_back(arguments[i]);
+    // What follows -o is written, and what follows -include is not what is compiled.
+    if (is_source(arguments[i]) && arguments[i - 1] != "-o" && arguments[i - 1] != "-include")
+      sources.push_back(arguments[i]);
   }
   return sources;
 }

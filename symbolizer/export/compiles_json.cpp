@@ -320,7 +320,7 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   const ProcessTree& tree = analysis.processes();
   for (CompileIndex i : wanted) {
     Json row = Row(analysis, i).json();
-    add_children(row, tree, attribution, i);
+    add_children(row, analysis, i);
     compiles.push_back(std::move(row));
   }
   const EdgeLosses& losses = attribution.spans().losses();
@@ -344,7 +344,7 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
-  if (tree.known()) document["processes"] = processes_json(tree);
+  if (tree.known()) document["processes"] = processes_json(analysis);
   if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

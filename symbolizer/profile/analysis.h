@@ -11,6 +11,7 @@
 #include "symbolizer/attribution/compile_lines.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/gpu_work.h"
+#include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/profile/dynamo_profile.h"
@@ -36,6 +37,8 @@ class Analysis {
   // Each of these two goes through all samples once.
   const StackCounts& counts() const { return counts_.get(attribution_, waits()); }
   const ProcessTree& processes() const { return processes_.get(attribution_); }
+
+  const ProcessJobs& jobs() const { return jobs_.get(attribution_, processes()); }
 
   const Waits& waits() const { return waits_.get(attribution_); }
   const Generated& generated() const { return generated_.get(attribution_); }
@@ -82,6 +85,7 @@ class Analysis {
   Lazy<Waits> waits_;
   Lazy<StackCounts> counts_;
   Lazy<ProcessTree> processes_;
+  Lazy<ProcessJobs> jobs_;
   Lazy<Generated> generated_;
   Lazy<CompileLines> lines_;
   Lazy<DynamoProfiles> traced_;

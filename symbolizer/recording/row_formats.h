@@ -281,4 +281,16 @@ struct RowFormat<LockSample> : PlainRows {
   }
 };
 
+template <>
+struct RowFormat<MemoryPeak> : PlainRows {
+  static constexpr auto kTime = &MemoryPeak::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const MemoryPeak& before) {
+    v.enumeration(row.of, PeakOf::kBeforeExec, PeakOf::kProcess);
+    v.difference(row.time_ns, before.time_ns);
+    v.signed_difference(row.pid, before.pid);
+    v.varint(row.bytes);
+  }
+};
+
 }  // namespace dynprof::recording

@@ -53,6 +53,7 @@ class Finder {
     found_.recorded_ns = end_ns_ - start_ns_;
     add_times();
     add_waits();
+    add_one_off();
     add_history();
     add_breaks();
     add_cpu();
@@ -155,6 +156,16 @@ class Finder {
     found_.lock_waits.assign(lock.begin(), lock.end());
     std::stable_sort(found_.lock_waits.begin(), found_.lock_waits.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+
+  void add_one_off() {
+    std::map<std::string, std::uint64_t> sums;
+    for (CompileIndex i = 0; i < compiles_.size(); ++i) {
+      const ProcessJobs::OneOff one_off = selection_.analysis.jobs().one_off(i);
+      found_.one_off_ns += one_off.wall_ns;
+      for (const auto& [purpose, ns] : one_off.by_purpose) sums[purpose_text(purpose)] += ns;
+    }
+    found_.one_off = by_time(sums);
   }
 
   // What torch notes it notes once for all attempts.

@@ -62,6 +62,10 @@ struct Findings {
   std::uint64_t scheduled_ns = 0, runnable_ns = 0;  // wall of compiles whose switches are known
   std::vector<std::pair<std::int32_t, std::uint64_t>> lock_waits;  // tid: for the compile lock
 
+  // Wall time of compiles while children ran whose results are kept in a cache, by purpose; most first.
+  std::uint64_t one_off_ns = 0;
+  NamedTimes one_off;
+
   std::vector<CompileIndex> longest;  // at most three
   std::vector<Recompiles> recompiles;
   std::vector<BreakPlace> breaks;

@@ -54,6 +54,7 @@ class Summary {
   bool append(std::string& out) {
     add_compiling();
     add_spent();
+    add_one_off();
     add_waiting();
     add_longest();
     add_advice();
@@ -174,6 +175,19 @@ class Summary {
     }
     if (found_.groups_are_cpu) text += "; of CPU time, as samples show it";
     add("Spent on", std::move(text));
+  }
+
+  // What the next run with the same caches does not pay.
+  void add_one_off() {
+    if (found_.one_off_ns < 1'000'000 || share(found_.one_off_ns, found_.thread_ns) < 1) return;
+    std::string parts;
+    for (const auto& [what, ns] : found_.one_off) {
+      if (share(ns, found_.one_off_ns) < 1) continue;
+      append_part(parts, fmt::format("{} {:.2f} s", what, seconds(ns)));
+    }
+    add("One-off",
+        fmt::format("{:.2f} s ({:.0f} %), kept in Inductor's cache: {}", seconds(found_.one_off_ns),
+                    share(found_.one_off_ns, found_.thread_ns), parts));
   }
 
   void add_waiting() {

@@ -222,6 +222,8 @@ TEST(ProcessCommand, ArgumentsSourcesAndTitles) {
   EXPECT_LE(split_arguments(std::string(100'000, '\0')).size(), kMaxArguments);
   EXPECT_EQ(sources_of(line({"g++", "a.cpp", "-o", "b.o", "-c", ".cpp", "-x.cpp"})),
             (std::vector<std::string_view>{"a.cpp"}));
+  EXPECT_EQ(sources_of(line({"cc1plus", "-include", "p.h", "a.cpp"})),
+            (std::vector<std::string_view>{"a.cpp"}));
   EXPECT_EQ(command_title("", "/usr/bin/sleep", "sleep"), "sleep");
   EXPECT_EQ(command_title("", "", "comm"), "comm");
   EXPECT_EQ(command_title(line({"/usr/bin/g++", "/a/x.cpp"}), "", "cc"), "g++ x.cpp");
