@@ -21,6 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxUserLines = 100;
+constexpr std::size_t kMaxModules = 500;
 constexpr std::size_t kMaxWaits = 50;
 
 // Seconds to the microsecond: a double would print as 0.09999999.
@@ -58,6 +59,7 @@ class Row {
         counts_(analysis.counts()),
         generated_(analysis.generated()),
         lines_(analysis.lines()),
+        modules_(analysis.modules()),
         index_(index),
         compile_(attribution_.compiles()[index]),
         timing_(attribution_.timing(index)),
@@ -88,6 +90,7 @@ class Row {
                 {"samples", compile_.samples},
                 {"generated", generated()},
                 {"user_lines", user_lines()},
+                {"modules", modules()},
                 {"lock_waiters", lock_waiters()},
                 {"repeat", compile_.repeat},
                 {"name", attribution_.file_stem(index_)},
@@ -270,6 +273,18 @@ class Row {
     return list;
   }
 
+  Json modules() const {
+    Json list = Json::array();
+    for (const ModuleTime& module : modules_.of(index_)) {
+      if (list.size() == kMaxModules) break;
+      list.push_back({{"path", valid_utf8(module.path)},
+                      {"tracing_s", seconds(module.of(LineUse::kTracing))},
+                      {"retracing_s", seconds(module.of(LineUse::kRetracing))},
+                      {"lowering_s", seconds(module.of(LineUse::kLowering))}});
+    }
+    return list;
+  }
+
   Json lock_waiters() const {
     Json list = Json::array();
     for (const LockWaiter& waiter : lines_.waiters(index_))
@@ -294,6 +309,7 @@ class Row {
   const StackCounts& counts_;
   const Generated& generated_;
   const CompileLines& lines_;
+  const CompileModules& modules_;
   CompileIndex index_;
   const Compile& compile_;
   const ExactCompile* timing_;

@@ -9,6 +9,7 @@
 
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/attribution/compile_lines.h"
+#include "symbolizer/attribution/compile_modules.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/attribution/process_jobs.h"
@@ -43,6 +44,7 @@ class Analysis {
   const Waits& waits() const { return waits_.get(attribution_); }
   const Generated& generated() const { return generated_.get(attribution_); }
   const CompileLines& lines() const { return lines_.get(attribution_); }
+  const CompileModules& modules() const { return modules_.get(attribution_); }
   const DynamoProfiles& traced() const { return traced_.get(attribution_); }
   const GpuWork& gpu() const { return gpu_.get(attribution_); }
   const StackIndex& stacks() const { return stacks_.get(tables()); }
@@ -88,6 +90,7 @@ class Analysis {
   Lazy<ProcessJobs> jobs_;
   Lazy<Generated> generated_;
   Lazy<CompileLines> lines_;
+  Lazy<CompileModules> modules_;
   Lazy<DynamoProfiles> traced_;
   Lazy<GpuWork> gpu_;
   Lazy<StackIndex> stacks_;

@@ -90,6 +90,7 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     append_compile_table(out, selection);
     if (cut_short) append_details(out, selection, findings);
     append_tables(out, selection);
+    append_modules(out, selection);
     append_processes(out, selection);
     append_gpu(out, selection);
   } else {
@@ -103,6 +104,7 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     append_compile_page(out, selection, compile);
     out += "#\n";
     append_tables(out, part(selection, compile));
+    append_modules(out, part(selection, compile));
     if (options.tables) append_profile_tables(out, part(selection, compile));
   }
   out += "#\n";

@@ -1,13 +1,16 @@
 // Which frames are a user's own code, as opposed to Python's, torch's, or what torch generated.
 #pragma once
 
+#include <span>
+#include <string>
 #include <vector>
 
 #include "symbolizer/attribution/resolved.h"
 
 namespace dynprof {
 
-// Per stack the innermost frame of user code, 0: none.
-std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames);
+// Per stack the innermost frame of user code, 0: none. Installed `packages` are user code too.
+std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames,
+                                           std::span<const std::string> packages);
 
 }  // namespace dynprof

@@ -21,7 +21,8 @@ struct Row {
 
 void append_user_lines(std::string& out, const Selection& selection) {
   const ResolvedFrames& frames = selection.attribution().frames();
-  std::vector<FrameId> innermost = innermost_user_frames(selection.tables(), frames);
+  std::vector<FrameId> innermost =
+      innermost_user_frames(selection.tables(), frames, selection.options.user_packages);
   auto place = [&](FrameId id) {
     return fmt::format("{}:{}", frames[id].file,
                        frames[id].line > 0 ? frames[id].line : frames[id].first_line);

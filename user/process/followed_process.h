@@ -48,6 +48,10 @@ class FollowedProcess {
   // What it runs since, for when it is gone before anybody looks.
   void runs(std::string_view comm, std::string_view exe, std::string_view command_line);
   void leave_out_command_line() { keep_command_line_ = false; }
+  // Installed packages that are the user's own code.
+  void take_as_user_code(std::vector<std::string> packages) {
+    user_packages_ = std::move(packages);
+  }
 
   // Looks for Python and torch, if it is time to, and tells the kernel side. An error only when
   // Python is there but cannot be used.
@@ -142,6 +146,7 @@ class FollowedProcess {
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;
   bool keep_command_line_ = true;
+  std::vector<std::string> user_packages_;
   std::string comm_, exe_, command_line_;  // as of its last exec, "" if none was seen
   bool no_compile_at_start_ = false;
   std::uint64_t first_seen_ns_;

@@ -194,7 +194,7 @@ void FollowedProcess::on_probe(const dp_probe_event& event, RecordingWriter& wri
 }
 
 void FollowedProcess::compile_goes_on() {
-  if (!lines_ && python_) lines_ = std::make_unique<LineWatch>(*python_);
+  if (!lines_ && python_) lines_ = std::make_unique<LineWatch>(*python_, user_packages_);
   if (lines_) lines_->wake();
 }
 
@@ -222,6 +222,13 @@ void FollowedProcess::write_lines(RecordingWriter& writer) {
                    static_cast<std::uint32_t>(std::max(reading.line.line, 0)),
                    writer.string(reading.line.function)};
     writer.line_sample(sample);
+    if (reading.module.empty()) continue;
+    writer.module_sample({.time_ns = sample.time_ns,
+                          .weight_ns = sample.weight_ns,
+                          .thread = sample.thread,
+                          .context = sample.context,
+                          .use = sample.use,
+                          .module = writer.string(reading.module)});
   }
   for (const LockReading& reading : readings.locks) {
     writer.lock_sample(

@@ -15,6 +15,8 @@ const FollowedProcess* ProcessTable::find(pid_t pid) const {
 FollowedProcess& ProcessTable::follow(pid_t pid, pid_t parent) {
   const auto [at, added] = processes_.try_emplace(pid, pid, parent, options_.children);
   if (added && !options_.command_lines) at->second.leave_out_command_line();
+  if (added && !options_.user_packages.empty())
+    at->second.take_as_user_code(options_.user_packages);
   return at->second;
 }
 

@@ -19,6 +19,7 @@ class ProcessTable {
   struct Options {
     bool children = true;       // forks are followed
     bool command_lines = true;  // kept in the recording
+    std::vector<std::string> user_packages{};
   };
 
   explicit ProcessTable(const Options& options) : options_(options) {}

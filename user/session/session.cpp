@@ -59,8 +59,9 @@ class LiveSession final : public Session {
         hooks_(std::move(hooks)),
         stop_{hooks_.stop_requested, hooks_.disk_is_nearly_full, options.duration_ns,
               options.max_bytes},
-        processes_(
-            {.children = options.children || options.all, .command_lines = options.command_lines}),
+        processes_({.children = options.children || options.all,
+                    .command_lines = options.command_lines,
+                    .user_packages = options.user_packages}),
         lives_(options.command_lines) {}
 
   Result<void> prepare() {

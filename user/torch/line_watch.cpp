@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "symbolizer/attribution/user_packages.h"
 #include "user/kernel/clock.h"
 #include "user/live/compile_lock.h"
 #include "user/live/thread_moment.h"
@@ -56,10 +57,12 @@ std::chrono::nanoseconds period(int readings, std::chrono::nanoseconds took) {
 }
 
 // The innermost line of code that was not installed, which is what a user can change; else the innermost.
-const UserLine& own_line(const std::vector<UserLine>& lines) {
-  auto own = std::find_if(lines.rbegin(), lines.rend(), [](const UserLine& line) {
-    return line.file.find("/site-packages/") == std::string::npos &&
-           line.file.find("/dist-packages/") == std::string::npos;
+const UserLine& own_line(const std::vector<UserLine>& lines,
+                         const std::vector<std::string>& packages) {
+  auto own = std::find_if(lines.rbegin(), lines.rend(), [&](const UserLine& line) {
+    return (line.file.find("/site-packages/") == std::string::npos &&
+            line.file.find("/dist-packages/") == std::string::npos) ||
+           is_in_package(line.file, packages);
   });
   return own != lines.rend() ? *own : lines.back();
 }
@@ -113,8 +116,8 @@ struct LineWatch::View {
   std::uint64_t until_ns;
 };
 
-LineWatch::LineWatch(const PythonRuntime& runtime)
-    : runtime_(runtime), thread_([this] { run(); }) {}
+LineWatch::LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages)
+    : runtime_(runtime), packages_(std::move(packages)), thread_([this] { run(); }) {}
 
 LineWatch::~LineWatch() {
   {
@@ -195,7 +198,8 @@ bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out)
     reading.tid = tid;
     reading.ids = ids_of(open.id, open.attempt);
     reading.use = *code.use;
-    reading.line = own_line(code.lines);
+    reading.line = own_line(code.lines, packages_);
+    reading.module = std::move(code.module);
     out.lines.push_back(std::move(reading));
   }
   if (!compiles) return false;

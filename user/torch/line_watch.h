@@ -26,7 +26,8 @@ struct LineReading {
   pid_t tid = 0;
   TorchIds ids;  // the compile it is in
   LineUse use = LineUse::kTracing;
-  UserLine line;  // the innermost of the user's own
+  UserLine line;       // the innermost of the user's own
+  std::string module;  // see UserCode
 };
 
 // A thread that waits for the compile lock.
@@ -44,7 +45,8 @@ struct CompileReadings {
 
 class LineWatch {
  public:
-  explicit LineWatch(const PythonRuntime& runtime);
+  // `packages`: installed ones that are the user's own code, see is_in_package().
+  explicit LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages = {});
   ~LineWatch();
   LineWatch(const LineWatch&) = delete;
   LineWatch& operator=(const LineWatch&) = delete;
@@ -60,6 +62,7 @@ class LineWatch {
   bool read(View& view, std::uint64_t since_ns, CompileReadings& out) const;
 
   const PythonRuntime runtime_;
+  const std::vector<std::string> packages_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool awake_ = false;
