@@ -14,6 +14,7 @@
 #include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/attribution/wait_meaning.h"
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/profile/dynamo_profile.h"
 #include "symbolizer/profile/functions.h"
@@ -42,6 +43,7 @@ class Analysis {
   const ProcessJobs& jobs() const { return jobs_.get(attribution_, processes()); }
 
   const Waits& waits() const { return waits_.get(attribution_); }
+  const WaitMeanings& meanings() const { return meanings_.get(tables(), attribution_.frames()); }
   const Generated& generated() const { return generated_.get(attribution_); }
   const CompileLines& lines() const { return lines_.get(attribution_); }
   const CompileModules& modules() const { return modules_.get(attribution_); }
@@ -88,6 +90,7 @@ class Analysis {
   Lazy<StackCounts> counts_;
   Lazy<ProcessTree> processes_;
   Lazy<ProcessJobs> jobs_;
+  Lazy<WaitMeanings> meanings_;
   Lazy<Generated> generated_;
   Lazy<CompileLines> lines_;
   Lazy<CompileModules> modules_;

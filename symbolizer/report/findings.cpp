@@ -140,6 +140,9 @@ class Finder {
       if (const ChildProcess* child = tree_.waited_for(thread.pid, thread.tid, wait)) {
         const std::string title = tree_.title(*child);
         what = title.substr(0, title.find(' '));
+      } else if (const WaitMeaning meaning = selection_.analysis.meanings().of(wait);
+                 meaning != WaitMeaning::kUnknown) {
+        what = wait_meaning_text(meaning);
       }
       sums[what] += ns;
     }

@@ -44,6 +44,8 @@ void append_waited_for(std::string& out, const Selection& selection, CompileInde
 void append_gpu(std::string& out, const Selection& selection);
 // What threads waited for: of the whole recording, or of one compile.
 void append_waits(std::string& out, const Selection& selection);
+// Which thread waited for the compile lock while which other compiled, and which process for a file lock.
+void append_lock_waits(std::string& out, const Selection& selection);
 void append_profile_tables(std::string& out, const Selection& selection);
 
 // By ThreadId: whether its process was started for a compile (compilers, compile workers).

@@ -15,7 +15,35 @@ struct Row {
   FrameId frame = 0;
   std::uint64_t ns = 0;
   std::uint64_t compiling_ns = 0;
+  std::uint64_t wait_ns = 0;
 };
+
+// Waits whose stack has a line of user code, by its frame: not those of threads that have nothing to do.
+void add_waits(const Selection& selection, const std::vector<FrameId>& innermost,
+               std::unordered_map<FrameId, Row>& by_frame) {
+  const Tables& tables = selection.tables();
+  if (tables.waits.empty()) return;
+  const Waits& waits = selection.analysis.counts().recorded_waits();
+  const WaitMeanings& meanings = selection.analysis.meanings();
+  const bool all = selection.options.compiles.empty();
+  for (std::size_t i = 0; i < tables.waits.size(); ++i) {
+    const Wait& wait = tables.waits[i];
+    if (wait.kind == WaitKind::kNone || wait.kind == WaitKind::kPreempted) continue;
+    const FrameId frame = innermost[wait.stack];
+    if (frame == 0 || is_idle(meanings.of(wait))) continue;
+    for (const Waits::Part& part : waits.parts(tables, i)) {
+      if (!all && std::find(selection.compiles.begin(), selection.compiles.end(),
+                            part.owner.compile) == selection.compiles.end())
+        continue;
+      Row& row = by_frame[frame];
+      row.frame = frame;
+      // Without the time it could have run.
+      const double waited = static_cast<double>(wait.length_ns - wait.runnable_ns) /
+                            static_cast<double>(std::max<std::uint64_t>(wait.length_ns, 1));
+      row.wait_ns += static_cast<std::uint64_t>(static_cast<double>(part.ns) * waited);
+    }
+  }
+}
 
 }  // namespace
 
@@ -27,6 +55,7 @@ void append_user_lines(std::string& out, const Selection& selection) {
     return fmt::format("{}:{}", frames[id].file,
                        frames[id].line > 0 ? frames[id].line : frames[id].first_line);
   };
+  const bool with_waits = !selection.tables().waits.empty();
   // Several frames may be on one line.
   std::unordered_map<FrameId, Row> by_frame;
   for (const StackCount& count : selection.counts) {
@@ -37,36 +66,42 @@ void append_user_lines(std::string& out, const Selection& selection) {
     row.ns += count.ns;
     if (count.compile != kNoCompile) row.compiling_ns += count.ns;
   }
+  add_waits(selection, innermost, by_frame);
   std::unordered_map<std::string, Row> by_line;
   for (const auto& [frame, row] : by_frame) {
     Row& line = by_line[place(frame)];
     line.frame = line.frame == 0 ? frame : std::min(line.frame, frame);
     line.ns += row.ns;
     line.compiling_ns += row.compiling_ns;
+    line.wait_ns += row.wait_ns;
   }
   if (by_line.empty()) return;
   std::vector<Row> rows;
   for (const auto& [text, row] : by_line) rows.push_back(row);
   std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return a.ns != b.ns ? a.ns > b.ns : a.frame < b.frame;
+    const std::uint64_t of_a = a.ns + a.wait_ns, of_b = b.ns + b.wait_ns;
+    return of_a != of_b ? of_a > of_b : a.frame < b.frame;
   });
   std::size_t left_out = rows.size() > kMaxRows ? rows.size() - kMaxRows : 0;
   rows.resize(rows.size() - left_out);
 
   out += "#\n";
-  append_comment(out,
-                 "Lines of user code: the innermost on each sample's stack. In compile: the "
-                 "part of it that torch.compile took.");
+  append_comment(out, std::string("Lines of user code: the innermost on each sample's stack. In "
+                                  "compile: the part of it that torch.compile took.") +
+                          (with_waits ? " Wait s: what threads waited at it." : ""));
   out += "#\n";
-  out += "# Overhead  In compile  Line                                  Function\n";
-  out +=
-      "# ........  ..........  ....................................  "
-      "..................................\n#\n";
+  const std::size_t room = with_waits ? 24 : 34;
+  out += fmt::format("# Overhead  In compile  {}Line                                  Function\n",
+                     with_waits ? "  Wait s  " : "");
+  out += fmt::format("# ........  ..........  {}....................................  {}\n#\n",
+                     with_waits ? "........  " : "", std::string(room, '.'));
   for (const Row& row : rows) {
     std::string line =
-        fmt::format("{:>10}{:>12}  {}  {}", percent(row.ns, selection.ns),
-                    percent(row.compiling_ns, selection.ns), cell(place(row.frame), 36, true),
-                    cut(frames[row.frame].function, 34));
+        fmt::format("{:>10}{:>12}{}  {}  {}", percent(row.ns, selection.ns),
+                    percent(row.compiling_ns, selection.ns),
+                    with_waits ? fmt::format("{:>10.3f}", static_cast<double>(row.wait_ns) * 1e-9)
+                               : std::string(),
+                    cell(place(row.frame), 36, true), cut(frames[row.frame].function, room));
     out += line + '\n';
   }
   if (left_out > 0) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <tuple>
 
@@ -16,8 +15,13 @@ constexpr std::size_t kRows = 15;
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
+// What a wait was for: its meaning, else the kind of system call.
+std::string_view wait_text(WaitMeaning meaning, WaitKind kind) {
+  return meaning == WaitMeaning::kUnknown ? wait_kind_text(kind) : wait_meaning_text(meaning);
+}
+
 struct Row {
-  WaitKind kind = WaitKind::kOther;
+  std::string_view what;
   ThreadId thread = 0;
   FrameId frame = 0;
   bool has_frame = false;
@@ -25,10 +29,12 @@ struct Row {
   std::uint64_t count = 0;
 };
 
-// Waits by kind, and by kind and innermost line of Python.
+// Waits by what for, and by that and the innermost line of Python.
 struct WaitSums {
-  std::array<std::uint64_t, kWaitKinds> ns{};
-  std::array<std::uint64_t, kWaitKinds> count{};
+  struct Sum {
+    std::uint64_t ns = 0, count = 0;
+  };
+  std::map<std::string_view, Sum> by_what;
   std::uint64_t runnable_ns = 0, all_ns = 0, with_stack_ns = 0;
   std::vector<Row> rows;
 };
@@ -38,7 +44,8 @@ WaitSums sum_up(const Selection& selection) {
   const Waits& waits = selection.analysis.counts().recorded_waits();
   const bool all = selection.options.compiles.empty();
   WaitSums sums;
-  std::map<std::tuple<WaitKind, FrameId, std::string_view>, Row> rows;
+  const WaitMeanings& meanings = selection.analysis.meanings();
+  std::map<std::tuple<std::string_view, FrameId, std::string_view>, Row> rows;
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
     if (wait.kind == WaitKind::kNone) continue;
@@ -48,16 +55,16 @@ WaitSums sum_up(const Selection& selection) {
     const std::uint64_t ns = wait.length_ns - wait.runnable_ns;
     sums.runnable_ns += wait.runnable_ns;
     if (wait.kind == WaitKind::kPreempted) continue;
-    const auto kind = static_cast<std::size_t>(wait.kind);
-    sums.ns[kind] += ns;
-    sums.count[kind] += wait.count;
+    const std::string_view what = wait_text(meanings.of(wait), wait.kind);
+    sums.by_what[what].ns += ns;
+    sums.by_what[what].count += wait.count;
     sums.all_ns += ns;
     if (wait.stack != 0) sums.with_stack_ns += ns;
     FrameId frame = 0;
     const bool has_frame = Waits::place_of(tables, wait.stack, frame);
     const std::string_view comm = tables.strings[tables.threads[wait.thread].comm];
-    Row& row = rows[{wait.kind, has_frame ? frame : 0, comm}];
-    row.kind = wait.kind;
+    Row& row = rows[{what, has_frame ? frame : 0, comm}];
+    row.what = what;
     row.thread = wait.thread;
     row.frame = frame;
     row.has_frame = has_frame;
@@ -91,18 +98,17 @@ void append_waits(std::string& out, const Selection& selection) {
                        seconds(sums.all_ns), percent(sums.with_stack_ns, sums.all_ns),
                        seconds(sums.runnable_ns)));
   std::string kinds;
-  std::vector<std::size_t> order;
-  for (std::size_t kind = 0; kind < kWaitKinds; ++kind)
-    if (sums.ns[kind] > 0) order.push_back(kind);
+  std::vector<std::pair<std::string_view, WaitSums::Sum>> order(sums.by_what.begin(),
+                                                                sums.by_what.end());
+  std::erase_if(order, [](const auto& one) { return one.second.ns == 0; });
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sums.ns[a] > sums.ns[b]; });
-  for (std::size_t kind : order)
-    kinds += fmt::format("{}{} {:.2f} s ({} times)", kinds.empty() ? "" : ", ",
-                         wait_kind_text(static_cast<WaitKind>(kind)), seconds(sums.ns[kind]),
-                         grouped(sums.count[kind]));
+                   [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  for (const auto& [what, sum] : order)
+    kinds += fmt::format("{}{} {:.2f} s ({} times)", kinds.empty() ? "" : ", ", what,
+                         seconds(sum.ns), grouped(sum.count));
   append_comment(out, "For: " + kinds + ".");
   out += "#\n";
-  out += fmt::format("# {:>9} {:>9}  {:<10}  {:<15}  {}\n", "Wait s", "Times", "For", "Thread",
+  out += fmt::format("# {:>9} {:>9}  {:<13}  {:<15}  {}\n", "Wait s", "Times", "For", "Thread",
                      "Where");
   const std::vector<std::string> commands = thread_commands(selection.tables());
   std::size_t left_out = 0;
@@ -114,12 +120,13 @@ void append_waits(std::string& out, const Selection& selection) {
     }
     const std::string& comm = commands[row.thread];
     std::string where = "(no stack)";
-    if (row.has_frame) where = place_text(selection.attribution().frames()[row.frame], 46);
-    out += fmt::format("  {:>9.3f} {:>9}  {:<10}  {}  {}\n", seconds(row.ns), grouped(row.count),
-                       wait_kind_text(row.kind), cell(comm, 15), where);
+    if (row.has_frame) where = place_text(selection.attribution().frames()[row.frame], 43);
+    out += fmt::format("  {:>9.3f} {:>9}  {:<13}  {}  {}\n", seconds(row.ns), grouped(row.count),
+                       row.what, cell(comm, 15), where);
   }
   if (left_out > 0)
     append_comment(out, fmt::format("{} more places have less time.", grouped(left_out)));
+  append_lock_waits(out, selection);
 }
 
 }  // namespace dynprof
