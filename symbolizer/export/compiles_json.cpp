@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/machine_use.h"
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
@@ -317,6 +318,20 @@ class Row {
   std::uint64_t period_ns_;
 };
 
+Json machine_json(const Tables& tables) {
+  const MachineUse use = read_machine_use(tables);
+  if (!use.known) return nullptr;
+  Json others = Json::array();
+  for (const auto& [name, ns] : use.others)
+    others.push_back({{"name", valid_utf8(name)}, {"cpu_s", seconds(ns)}});
+  return {{"cpus", use.cpus},
+          {"busy_s", seconds(use.busy_ns)},
+          {"idle_s", seconds(use.idle_ns)},
+          {"steal_s", seconds(use.steal_ns)},
+          {"own_s", seconds(use.own_ns)},
+          {"others", std::move(others)}};
+}
+
 }  // namespace
 
 std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only) {
@@ -360,6 +375,8 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
+  if (Json machine = machine_json(recording.tables()); !machine.is_null())
+    document["machine"] = std::move(machine);
   if (tree.known()) document["processes"] = processes_json(analysis);
   if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

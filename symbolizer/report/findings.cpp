@@ -56,7 +56,7 @@ class Finder {
     add_one_off();
     add_history();
     add_breaks();
-    add_cpu();
+    found_.cpu = cpu_use(selection_);
     return std::move(found_);
   }
 
@@ -250,28 +250,6 @@ class Finder {
                      [](const BreakPlace& a, const BreakPlace& b) {
                        return std::tuple(a.intended, b.count) < std::tuple(b.intended, a.count);
                      });
-  }
-
-  void add_cpu() {
-    const Tables& tables = selection_.tables();
-    const std::vector<bool> helpers = helper_threads(selection_.analysis);
-    std::set<std::int32_t> compiling;
-    for (const Compile& compile : compiles_) compiling.insert(compile.pid);
-    compiling.insert(attribution_.main_pid());
-    const std::vector<std::string> commands = thread_commands(tables);
-    std::map<std::string, std::uint64_t> others;
-    for (const StackCount& count : selection_.analysis.counts().all()) {
-      const Thread& thread = tables.threads[count.thread];
-      if (compiling.contains(thread.pid)) {
-        found_.target_cpu_ns += count.ns;
-      } else if (helpers[count.thread]) {
-        found_.helper_cpu_ns += count.ns;
-      } else {
-        found_.other_cpu_ns += count.ns;
-        others[commands[count.thread]] += count.ns;
-      }
-    }
-    found_.others = by_time(others);
   }
 
   const Selection& selection_;

@@ -305,20 +305,21 @@ class Summary {
                     words(caches.aot_hits, caches.aot_misses)));
   }
 
-  // One sentence, where others had more than a tenth.
+  // One sentence, where others had more than a tenth: of the machine, or else of what was recorded.
   void add_interference() {
-    std::string text;
-    const std::uint64_t all = found_.target_cpu_ns + found_.helper_cpu_ns + found_.other_cpu_ns;
-    if (found_.compiles > 0 && found_.other_cpu_ns * 10 > all) {
-      std::string names;
-      for (std::size_t i = 0; i < std::min(found_.others.size(), kMaxOthers); ++i) {
-        append_part(names, fmt::format("{} {:.2f} s", cut(found_.others[i].first, 20),
-                                       seconds(found_.others[i].second)));
-      }
-      text = fmt::format("other recorded processes used {:.0f} % of the CPU time ({})",
-                         share(found_.other_cpu_ns, all), names);
+    const CpuUse& cpu = found_.cpu;
+    if (found_.compiles == 0 || cpu.other_ns * 10 <= cpu.whole_ns()) return;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(cpu.others.size(), kMaxOthers); ++i) {
+      append_part(names, fmt::format("{} {:.2f} s", cut(cpu.others[i].first, 20),
+                                     seconds(cpu.others[i].second)));
     }
-    if (!text.empty()) add("Interference", std::move(text));
+    std::string text = fmt::format(
+        "other {}processes used {:.0f} % of the {}", cpu.machine ? "" : "recorded ",
+        share(cpu.other_ns, cpu.whole_ns()), cpu.machine ? "machine's CPU time" : "CPU time");
+    if (!names.empty()) text += fmt::format(" ({})", names);
+    if (cpu.machine) text += fmt::format("; idle {:.0f} %", share(cpu.idle_ns, cpu.whole_ns()));
+    add("Interference", std::move(text));
   }
 
   // The most costly ones. What graph breaks cost is not known: the first advice on them has a place.

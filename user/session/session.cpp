@@ -21,6 +21,7 @@
 #include "user/process/process_table.h"
 #include "user/process/sample_encoder.h"
 #include "user/session/event_router.h"
+#include "user/session/machine_cpu.h"
 #include "user/session/ring_size.h"
 #include "user/session/session_losses.h"
 #include "user/session/session_meta.h"
@@ -101,6 +102,7 @@ class LiveSession final : public Session {
   }
 
   Result<void> attach() override {
+    machine_.begin();
     for (auto& [pid, process] : processes_.all()) TRY(process.introduce(*kernel_));
     TRY(kernel_->attach_process_events());
     // After the tracepoints, so that no child falls between the two.
@@ -183,8 +185,11 @@ class LiveSession final : public Session {
     sampling_.detach();
     kernel_->detach();
     drop_capabilities(false);  // no more probes: what follows reads memory and files
+    const std::string machine =
+        machine_.end([this](pid_t pid) { return processes_.find(pid) != nullptr; });
     consume_rest();
     const std::uint64_t end = monotonic_ns();
+    write_machine(machine, writer);
     finish_off_cpu();
     for (auto& [pid, process] : processes_.all()) {
       process.write_lines(writer);
@@ -306,6 +311,11 @@ class LiveSession final : public Session {
     }
   }
 
+  static void write_machine(const std::string& document, RecordingWriter& writer) {
+    if (!document.empty())
+      writer.fact({.kind = writer.string("machine"), .body = writer.blob(document)});
+  }
+
   void finish_off_cpu() {
     if (!off_cpu_) return;
     off_cpu_->finish([this](pid_t pid) { return processes_.find(pid); }, *writer_);
@@ -414,6 +424,7 @@ class LiveSession final : public Session {
   CpuSampling sampling_;
   ProcessTable processes_;
   ProcessLives lives_;
+  MachineCpu machine_;
   Turns<pid_t> look_turns_, gpu_turns_;
   Targets targets_;
   std::set<std::string> noted_;
