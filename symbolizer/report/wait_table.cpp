@@ -22,7 +22,8 @@ std::string_view wait_text(WaitMeaning meaning, WaitKind kind) {
 
 struct Row {
   std::string_view what;
-  ThreadId thread = 0;
+  std::string_view name;  // of the thread
+  bool idle = false;
   FrameId frame = 0;
   bool has_frame = false;
   std::uint64_t ns = 0;
@@ -39,7 +40,7 @@ struct WaitSums {
   std::vector<Row> rows;
 };
 
-WaitSums sum_up(const Selection& selection) {
+WaitSums sum_up(const Selection& selection, const std::vector<std::string>& commands) {
   const Tables& tables = selection.tables();
   const Waits& waits = selection.analysis.counts().recorded_waits();
   const bool all = selection.options.compiles.empty();
@@ -55,25 +56,31 @@ WaitSums sum_up(const Selection& selection) {
     const std::uint64_t ns = wait.length_ns - wait.runnable_ns;
     sums.runnable_ns += wait.runnable_ns;
     if (wait.kind == WaitKind::kPreempted) continue;
-    const std::string_view what = wait_text(meanings.of(wait), wait.kind);
+    const WaitMeaning meaning = meanings.of(wait);
+    const std::string_view what = wait_text(meaning, wait.kind);
     sums.by_what[what].ns += ns;
     sums.by_what[what].count += wait.count;
     sums.all_ns += ns;
     if (wait.stack != 0) sums.with_stack_ns += ns;
     FrameId frame = 0;
     const bool has_frame = Waits::place_of(tables, wait.stack, frame);
-    const std::string_view comm = tables.strings[tables.threads[wait.thread].comm];
-    Row& row = rows[{what, has_frame ? frame : 0, comm}];
+    // Threads without work are not told apart by names that Python gave them.
+    const bool idle = is_idle(meaning);
+    const std::string_view name = idle ? tables.strings[tables.threads[wait.thread].comm]
+                                       : std::string_view(commands[wait.thread]);
+    Row& row = rows[{what, has_frame ? frame : 0, name}];
     row.what = what;
-    row.thread = wait.thread;
+    row.name = name;
+    row.idle = idle;
     row.frame = frame;
     row.has_frame = has_frame;
     row.ns += ns;
     row.count += wait.count;
   }
   for (auto& [key, row] : rows) sums.rows.push_back(row);
-  std::stable_sort(sums.rows.begin(), sums.rows.end(),
-                   [](const Row& a, const Row& b) { return a.ns > b.ns; });
+  std::stable_sort(sums.rows.begin(), sums.rows.end(), [](const Row& a, const Row& b) {
+    return a.idle != b.idle ? b.idle : a.ns > b.ns;
+  });
   return sums;
 }
 
@@ -89,7 +96,8 @@ std::string place_text(const ResolvedFrame& frame, std::size_t width) {
 
 void append_waits(std::string& out, const Selection& selection) {
   if (selection.tables().waits.empty()) return;
-  const WaitSums sums = sum_up(selection);
+  const std::vector<std::string> commands = thread_commands(selection.tables());
+  const WaitSums sums = sum_up(selection, commands);
   if (sums.all_ns == 0) return;
   out += "#\n";
   append_comment(
@@ -110,19 +118,18 @@ void append_waits(std::string& out, const Selection& selection) {
   out += "#\n";
   out += fmt::format("# {:>9} {:>9}  {:<13}  {:<15}  {}\n", "Wait s", "Times", "For", "Thread",
                      "Where");
-  const std::vector<std::string> commands = thread_commands(selection.tables());
-  std::size_t left_out = 0;
+  std::size_t left_out = 0, shown = 0;
   for (std::size_t i = 0; i < sums.rows.size(); ++i) {
     const Row& row = sums.rows[i];
-    if (i >= kRows || row.ns * 1000 < sums.all_ns) {
-      left_out = sums.rows.size() - i;
-      break;
+    if (shown == kRows || row.ns * 1000 < sums.all_ns) {
+      ++left_out;
+      continue;
     }
-    const std::string& comm = commands[row.thread];
+    ++shown;
     std::string where = "(no stack)";
     if (row.has_frame) where = place_text(selection.attribution().frames()[row.frame], 43);
     out += fmt::format("  {:>9.3f} {:>9}  {:<13}  {}  {}\n", seconds(row.ns), grouped(row.count),
-                       row.what, cell(comm, 15), where);
+                       row.what, cell(row.name, 15), where);
   }
   if (left_out > 0)
     append_comment(out, fmt::format("{} more places have less time.", grouped(left_out)));

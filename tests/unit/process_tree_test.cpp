@@ -243,6 +243,24 @@ TEST(ProcessCommand, WorkersAreTold) {
   EXPECT_EQ(worker_parent(""), 0);
 }
 
+TEST(ProcessCommand, ThreadsHaveTheNamesThatPythonHas) {
+  FakeRecording fake;
+  fake.thread(100, 100, "python3");
+  fake.thread(100, 101, "python3");
+  fake.thread(100, 102, "pt_autograd_0");
+  fake.thread(100, 103, "python3");
+  auto fact = [&](const char* body) {
+    fake.edit_tables().facts.push_back(
+        {.pid = 100, .kind = fake.string("threads"), .body = fake.blob(body)});
+  };
+  fact(R"({"100": "MainThread", "101": "old", "102": "Thread-1 (backward)", "-5": "x", "y": 3
+})");
+  fact(R"({"101": "serving\n", "103": 7})");
+fact("{");
+EXPECT_EQ(thread_commands(fake.tables()),
+          (std::vector<std::string>{"python3", "serving\n", "pt_autograd_0", "python3"}));
+}
+
 TEST(ProcessCommand, LongArgumentsAreShortened) {
   const auto kept = shortened_arguments(line({std::string(500, 'a'), "b", "c"}), 300);
   ASSERT_EQ(kept.size(), 3u);

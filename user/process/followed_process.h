@@ -119,6 +119,7 @@ class FollowedProcess {
   void look_for_more(std::uint64_t now_ns, KernelSide& kernel);
   bool look_for_phases(const dp_phase_event& event, KernelSide& kernel);
   void compile_goes_on();
+  void write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer);
   std::string node_name(const dp_probe_event& event, KernelSide& kernel);
   void look_for_torch(std::uint64_t now_ns, KernelSide& kernel);
   bool is_compiling() const;
@@ -141,7 +142,8 @@ class FollowedProcess {
   TorchWatch watch_;
   TorchProbes probes_;
   TorchFacts facts_;
-  std::unique_ptr<LineWatch> lines_;  // from the first compile on
+  std::unique_ptr<LineWatch> lines_;           // from the first compile on
+  std::map<pid_t, std::string> thread_names_;  // that are in the recording
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
   PythonFault fault_ = PythonFault::kNone;
   bool described_ = false;

@@ -1,6 +1,8 @@
 // The part of FollowedProcess that is about torch: its compiles as they happen, and what it remembers.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "symbolizer/base/text.h"
 #include "user/history/graph_breaks.h"
 #include "user/kernel/clock.h"
 #include "user/process/target_access.h"
@@ -204,7 +206,8 @@ void FollowedProcess::compile_seen(const KernelSide& kernel) {
 
 void FollowedProcess::write_lines(RecordingWriter& writer) {
   if (!lines_) return;
-  const CompileReadings readings = lines_->take();
+  CompileReadings readings = lines_->take();
+  write_thread_names(readings.names, writer);
   for (const LineReading& reading : readings.lines) {
     Context context;
     context.torch.status = TorchStatus::kRead;
@@ -234,6 +237,25 @@ void FollowedProcess::write_lines(RecordingWriter& writer) {
     writer.lock_sample(
         {reading.time_ns, reading.weight_ns, thread(reading.tid, writer), reading.holder});
   }
+}
+
+// Only those that are new: a name seldom changes.
+void FollowedProcess::write_thread_names(std::map<pid_t, std::string>& names,
+                                         RecordingWriter& writer) {
+  constexpr std::size_t kMaxKnown = 4096;
+  nlohmann::ordered_json changed = nlohmann::ordered_json::object();
+  for (auto& [tid, name] : names) {
+    if (thread_names_.size() >= kMaxKnown) thread_names_.clear();
+    std::string& known = thread_names_[tid];
+    if (known == name) continue;
+    known = std::move(name);
+    changed[std::to_string(tid)] = valid_utf8(known);
+  }
+  if (changed.empty()) return;
+  writer.fact({.pid = pid_,
+               .time_ns = monotonic_ns(),
+               .kind = writer.string("threads"),
+               .body = writer.blob(changed.dump())});
 }
 
 void FollowedProcess::refresh_facts(std::uint64_t now_ns) {

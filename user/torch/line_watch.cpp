@@ -12,6 +12,7 @@
 #include "symbolizer/attribution/user_packages.h"
 #include "user/kernel/clock.h"
 #include "user/live/compile_lock.h"
+#include "user/live/python_threads.h"
 #include "user/live/thread_moment.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/bounded_memory.h"
@@ -35,6 +36,7 @@ constexpr int kIdleReadings = 20;
 constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::uint64_t kViewNs = 10'000'000'000;
+constexpr std::uint64_t kNamesNs = 2'000'000'000;  // between two readings of the names of threads
 constexpr std::size_t kMaxReads = 4'000'000;
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
 
@@ -145,6 +147,7 @@ void LineWatch::run() {
   keep_only_reading();
   setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
   std::uint64_t last_ns = 0;        // 0: the reading before is too old to count from
+  std::uint64_t names_due_ns = 0;
   int idle = 0;
   int readings = 0;
   std::unique_ptr<View> view;
@@ -159,6 +162,10 @@ void LineWatch::run() {
     const bool first_of_view = !view || !view->usable();
     if (first_of_view) view = std::make_unique<View>(runtime_);
     bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
+    if (compiles && begin_ns >= names_due_ns) {
+      found.names = read_names(*view);
+      names_due_ns = begin_ns + kNamesNs;
+    }
     // CPU time, because on a busy machine a reading waits and costs no more. The first reading of a View is an
     // exception that says nothing about the next.
     const std::chrono::nanoseconds took(first_of_view ? 0
@@ -169,6 +176,7 @@ void LineWatch::run() {
     lock.lock();
     append(found.lines, readings_.lines);
     append(found.locks, readings_.locks);
+    readings_.names.merge(found.names);
     if (idle >= kIdleReadings) {
       awake_ = false;
       idle = readings = 0;
@@ -178,6 +186,17 @@ void LineWatch::run() {
     }
     changed_.wait_for(lock, period(readings, took), [&] { return stop_; });
   }
+}
+
+std::map<pid_t, std::string> LineWatch::read_names(View& shared) const {
+  std::map<pid_t, std::string> names;
+  const auto states = thread_states(shared.objects, runtime_);
+  if (states.size() < 2) return names;
+  const auto tids = tids_by_pthread(shared.objects, runtime_, states);
+  for (auto& [ident, name] : python_thread_names(shared.view)) {
+    if (auto tid = tids.find(ident); tid != tids.end()) names.emplace(tid->second, std::move(name));
+  }
+  return names;
 }
 
 bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out) const {

@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,6 +42,8 @@ struct LockReading {
 struct CompileReadings {
   std::vector<LineReading> lines;
   std::vector<LockReading> locks;
+  std::map<pid_t, std::string>
+      names;  // that Python has for threads, of those read since the last time
 };
 
 class LineWatch {
@@ -58,6 +61,7 @@ class LineWatch {
  private:
   struct View;
   void run();
+  std::map<pid_t, std::string> read_names(View& view) const;
   // Whether a thread compiles.
   bool read(View& view, std::uint64_t since_ns, CompileReadings& out) const;
 
