@@ -318,6 +318,28 @@ class Row {
   std::uint64_t period_ns_;
 };
 
+Json start_up_json(const Analysis& analysis) {
+  Json list = Json::array();
+  for (const StartUp& start_up : analysis.start_ups()) {
+    Json sums = Json::object(), parts = Json::array();
+    for (std::size_t i = 0; i < kStartUpParts; ++i) {
+      const auto part = static_cast<StartUpPart>(i);
+      if (start_up.of(part) > 0) sums[start_up_text(part)] = seconds(start_up.of(part));
+    }
+    for (const StartUpSlice& slice : start_up.slices)
+      parts.push_back({{"part", start_up_text(slice.part)},
+                       {"start_ns", slice.begin_ns},
+                       {"wall_s", seconds(slice.end_ns - slice.begin_ns)}});
+    list.push_back({{"process", start_up.pid},
+                    {"start_ns", start_up.begin_ns},
+                    {"wall_s", seconds(start_up.end_ns - start_up.begin_ns)},
+                    {"first_step_seen", start_up.first_step_seen},
+                    {"sums", std::move(sums)},
+                    {"parts", std::move(parts)}});
+  }
+  return list;
+}
+
 Json machine_json(const Tables& tables) {
   const MachineUse use = read_machine_use(tables);
   if (!use.known) return nullptr;
@@ -375,6 +397,8 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
+  if (Json start_up = start_up_json(analysis); !start_up.empty())
+    document["start_up"] = std::move(start_up);
   if (Json machine = machine_json(recording.tables()); !machine.is_null())
     document["machine"] = std::move(machine);
   if (tree.known()) document["processes"] = processes_json(analysis);

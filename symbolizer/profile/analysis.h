@@ -14,6 +14,7 @@
 #include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/attribution/start_up.h"
 #include "symbolizer/attribution/wait_meaning.h"
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/profile/dynamo_profile.h"
@@ -43,6 +44,10 @@ class Analysis {
   const ProcessJobs& jobs() const { return jobs_.get(attribution_, processes()); }
 
   const Waits& waits() const { return waits_.get(attribution_); }
+  const std::vector<StartUp>& start_ups() const {
+    if (!start_ups_) start_ups_ = find_start_ups(attribution_, waits());
+    return *start_ups_;
+  }
   const WaitMeanings& meanings() const { return meanings_.get(tables(), attribution_.frames()); }
   const Generated& generated() const { return generated_.get(attribution_); }
   const CompileLines& lines() const { return lines_.get(attribution_); }
@@ -91,6 +96,7 @@ class Analysis {
   Lazy<ProcessTree> processes_;
   Lazy<ProcessJobs> jobs_;
   Lazy<WaitMeanings> meanings_;
+  mutable std::optional<std::vector<StartUp>> start_ups_;
   Lazy<Generated> generated_;
   Lazy<CompileLines> lines_;
   Lazy<CompileModules> modules_;

@@ -36,6 +36,8 @@ void append_compile_table(std::string& out, const Selection& selection);
 void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile);
 void append_symbol_table(std::string& out, const Selection& selection);
 void append_user_lines(std::string& out, const Selection& selection);
+// From the begin of a process to its first step without a compile, where the recording has that begin.
+void append_start_up(std::string& out, const Selection& selection);
 // What it cost to compile the operators of each nn.Module.
 void append_modules(std::string& out, const Selection& selection);
 // Child processes: of the whole recording, and those one compile waited for.
