@@ -36,7 +36,7 @@ constexpr int kIdleReadings = 20;
 constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::uint64_t kViewNs = 10'000'000'000;
-constexpr std::uint64_t kNamesNs = 2'000'000'000;  // between two readings of the names of threads
+constexpr std::uint64_t kNamesNs = 1'000'000'000;  // between two readings of the names of threads
 constexpr std::size_t kMaxReads = 4'000'000;
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
 
