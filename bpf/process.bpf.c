@@ -20,7 +20,6 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile bool keep_command_lines = true;
 
 #define SIGNAL_GROUP_EXIT 4u /* include/linux/sched/signal.h */
-#define DP_PAGE_BYTES 4096ul /* x86-64 */
 /* User space polls every 20 ms anyway: where processes come and go by the thousand it is not woken
  * for each of them. */
 #define WAKE_EVERY_NS 2000000

@@ -74,7 +74,11 @@ ProcessJobs::ProcessJobs(const Attribution& attribution, const ProcessTree& tree
         continue;
       }
     }
-    ProcessJob job{.root = i, .purpose = purpose, .compile = child.compile, .processes = 1};
+    ProcessJob job;
+    job.root = i;
+    job.purpose = purpose;
+    job.compile = child.compile;
+    job.processes = 1;
     job.cpu_ns = child.cpu_ns;
     job.peak_bytes = child.peak_bytes;
     if (purpose == Purpose::kKernel) {

@@ -112,16 +112,28 @@ class Bins {
     const std::uint64_t whole = end_ns - begin_ns;
     width_ns_ = std::max({whole / kMaxBins + 1, 2 * std::min(period_ns, whole), kLeastBinNs});
     bins_.resize(whole / width_ns_ + 1);
+    runnable_.resize(bins_.size());
   }
 
   void add(std::uint64_t from_ns, std::uint64_t to_ns, StartUpPart part) {
+    spread(from_ns, to_ns, [&](std::size_t bin, std::uint64_t ns) {
+      bins_[bin][static_cast<std::size_t>(part)] += ns;
+    });
+  }
+  // No CPU was free: it goes on with what it did before.
+  void add_runnable(std::uint64_t from_ns, std::uint64_t to_ns) {
+    spread(from_ns, to_ns, [&](std::size_t bin, std::uint64_t ns) { runnable_[bin] += ns; });
+  }
+
+  template <class Add>
+  void spread(std::uint64_t from_ns, std::uint64_t to_ns, const Add& add) {
     from_ns = std::max(from_ns, begin_ns_);
     to_ns = std::min(to_ns, end_ns_);
     while (from_ns < to_ns && steps_ < kMaxSteps) {
       ++steps_;
       const std::size_t bin = (from_ns - begin_ns_) / width_ns_;
       const std::uint64_t until = std::min(to_ns, begin_ns_ + (bin + 1) * width_ns_);
-      bins_[bin][static_cast<std::size_t>(part)] += until - from_ns;
+      add(bin, until - from_ns);
       from_ns = until;
     }
   }
@@ -136,8 +148,10 @@ class Bins {
       for (std::uint64_t ns : bins_[i]) known += ns;
       const auto most = std::max_element(bins_[i].begin(), bins_[i].end());
       StartUpPart part = static_cast<StartUpPart>(most - bins_[i].begin());
-      if (static_cast<double>(known) < kLeastKnown * static_cast<double>(to - from))
+      if (static_cast<double>(known) < kLeastKnown * static_cast<double>(to - from)) {
         part = StartUpPart::kUnknown;
+        if (2 * runnable_[i] >= to - from && !slices.empty()) part = slices.back().part;
+      }
       if (!slices.empty() && slices.back().part == part)
         slices.back().end_ns = to;
       else
@@ -149,6 +163,7 @@ class Bins {
  private:
   std::uint64_t begin_ns_, end_ns_, width_ns_ = 0;
   std::vector<std::array<std::uint64_t, kStartUpParts>> bins_;
+  std::vector<std::uint64_t> runnable_;  // by bin
   std::size_t steps_ = 0;
 };
 
@@ -185,7 +200,10 @@ std::optional<StartUp> start_up_of(const Attribution& attribution, const Waits& 
   const CompileTimes compiles = compiles_of(attribution, pid);
   const auto begin = begin_of(tables, pid, compiles.first_ns != 0 ? compiles.first_ns : UINT64_MAX);
   if (!begin) return std::nullopt;
-  StartUp found{.pid = pid, .begin_ns = *begin, .end_ns = recording.trailer().end_ns};
+  StartUp found;
+  found.pid = pid;
+  found.begin_ns = *begin;
+  found.end_ns = recording.trailer().end_ns;
   if (!compiles.open.empty()) found.end_ns = 0;
   for (const auto& [from, to] : compiles.open) found.end_ns = std::max(found.end_ns, to);
   const auto step = find_first_step(attribution, pid, compiles);
@@ -216,10 +234,10 @@ std::optional<StartUp> start_up_of(const Attribution& attribution, const Waits& 
   });
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
-    // Preempted: what it did then is in its samples.
-    if (!is_main(wait.thread) || wait.kind == WaitKind::kNone ||
-        wait.kind == WaitKind::kPreempted || wait.stack == 0)
-      continue;
+    if (!is_main(wait.thread) || wait.kind == WaitKind::kNone) continue;
+    if (wait.kind == WaitKind::kPreempted)
+      bins.add_runnable(wait.begin_ns, wait.begin_ns + wait.length_ns);
+    if (wait.kind == WaitKind::kPreempted || wait.stack == 0) continue;
     bins.add(wait.begin_ns, wait.begin_ns + wait.length_ns,
              part_of(wait.stack, waits.owner(i).compile, wait.begin_ns));
   }

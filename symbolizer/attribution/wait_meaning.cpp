@@ -77,8 +77,11 @@ bool is_function(std::string_view function, std::string_view wanted) {
 }
 
 bool holds(const WaitRule& rule, const ResolvedFrame& frame) {
-  if (rule.kind != frame.kind || frame.unreadable != Unreadable::kNo) return false;
+  if (rule.kind != frame.kind) return false;
   const std::string_view file = rule.file, function = rule.function;
+  // A stripped library has no names.
+  const bool nameless = rule.kind == kNative && function.empty();
+  if (frame.unreadable != Unreadable::kNo && !nameless) return false;
   if (rule.kind == kPython)
     return ends_with_path(frame.file, file) &&
            (function.empty() || is_function(frame.function, function));

@@ -185,9 +185,8 @@ class Summary {
       if (share(ns, found_.one_off_ns) < 1) continue;
       append_part(parts, fmt::format("{} {:.2f} s", what, seconds(ns)));
     }
-    add("One-off",
-        fmt::format("{:.2f} s ({:.0f} %), kept in Inductor's cache: {}", seconds(found_.one_off_ns),
-                    share(found_.one_off_ns, found_.thread_ns), parts));
+    add("One-off", fmt::format("{:.2f} s ({:.0f} %), cached: {}", seconds(found_.one_off_ns),
+                               share(found_.one_off_ns, found_.thread_ns), parts));
   }
 
   void add_waiting() {

@@ -157,8 +157,8 @@ def test_what_each_compiler_was_for(venv_python, dynprof, tmp_path):
     targets = {row["pid"]: row["peak_rss_bytes"] for row in ledger["processes"]["targets"]}
     assert targets[pid] > 100 << 20
     report = (tmp_path / "out" / "report.txt").read_text()
-    assert "\n  One-off " in report and "kept in Inductor's cache: instruction-set probe" in report
-    assert all(f"kernel {name} (" in report for name in names)
+    assert "\n  One-off " in report and "), cached: " in report
+    assert all(f"kernel {name}" in report for name in names)
 
 
 def test_compilers_of_a_thread_pool(venv_python, dynprof, tmp_path):

@@ -253,12 +253,12 @@ TEST(ProcessCommand, ThreadsHaveTheNamesThatPythonHas) {
     fake.edit_tables().facts.push_back(
         {.pid = 100, .kind = fake.string("threads"), .body = fake.blob(body)});
   };
-  fact(R"({"100": "MainThread", "101": "old", "102": "Thread-1 (backward)", "-5": "x", "y": 3
-})");
+  fact(
+      R"json({"100": "MainThread", "101": "old", "102": "Thread-1 (backward)", "-5": "x", "y": 3})json");
   fact(R"({"101": "serving\n", "103": 7})");
-fact("{");
-EXPECT_EQ(thread_commands(fake.tables()),
-          (std::vector<std::string>{"python3", "serving\n", "pt_autograd_0", "python3"}));
+  fact("{");
+  EXPECT_EQ(thread_commands(fake.tables()),
+            (std::vector<std::string>{"python3", "serving\n", "pt_autograd_0", "python3"}));
 }
 
 TEST(ProcessCommand, LongArgumentsAreShortened) {

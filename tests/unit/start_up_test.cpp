@@ -135,6 +135,20 @@ TEST_F(StartUpTest, WaitsCountAndGapsAreUnknown) {
   EXPECT_GE(found[0].of(StartUpPart::kUnknown), 340 * kMs);
 }
 
+TEST_F(StartUpTest, WithoutACpuItGoesOnWithWhatItDid) {
+  fake.sample(thread_, imports(), 0, 0, 10);
+  Wait wait{.begin_ns = fake.now(), .span_ns = 300 * kMs, .length_ns = 300 * kMs};
+  wait.runnable_ns = wait.length_ns;
+  wait.thread = thread_;
+  wait.kind = WaitKind::kPreempted;
+  fake.edit_tables().waits.push_back(wait);
+  fake.pass_ms(300);
+  edges_.forward("0/0");
+  const std::vector<StartUp> found = find();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NEAR(static_cast<double>(found[0].of(StartUpPart::kImports)), 400e6, 41e6);
+}
+
 TEST_F(StartUpTest, InTheReportAndTheLedger) {
   fake.sample(thread_, imports(), 0, 0, 30);
   edges_.compile("0/0");

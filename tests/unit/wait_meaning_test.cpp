@@ -89,6 +89,11 @@ TEST_F(Meanings, FilesAndFunctionsAreWhole) {
   EXPECT_EQ(of(0), WaitMeaning::kUnknown);
 }
 
+TEST_F(Meanings, AStrippedLibraryIsKnownByItsName) {
+  Frame nameless{.kind = FrameKind::kNative, .object = fake.string("/usr/lib/libgomp.so.1")};
+  EXPECT_EQ(of(fake.stack({user(), fake.frame(nameless), libc()})), WaitMeaning::kIdleOpenMp);
+}
+
 TEST_F(Meanings, MemoryAndDisksMeanNothingMore) {
   const StackId stack = fake.stack({fake.python("/v/torch/utils/data/dataloader.py", "f", 1)});
   EXPECT_EQ(of(stack), WaitMeaning::kDataLoader);

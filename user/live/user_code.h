@@ -30,7 +30,7 @@ struct UserCode {
   std::vector<UserLine> lines;  // outermost call first
   // The innermost nn.Module that its operator or call is of, by torch's source: "L['self'].blocks.0". "": none, or
   // not known.
-  std::string module;
+  std::string module{};
 };
 
 // What was found on a stack, and by what it can be told later that it still was so when it was read.
