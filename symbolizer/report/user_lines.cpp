@@ -55,7 +55,11 @@ void append_user_lines(std::string& out, const Selection& selection) {
     return fmt::format("{}:{}", frames[id].file,
                        frames[id].line > 0 ? frames[id].line : frames[id].first_line);
   };
-  const bool with_waits = !selection.tables().waits.empty();
+  // Rows that are no waits say how long a thread ran.
+  const std::vector<Wait>& waits = selection.tables().waits;
+  const bool with_waits = std::any_of(waits.begin(), waits.end(), [](const Wait& wait) {
+    return wait.kind != WaitKind::kNone && wait.kind != WaitKind::kPreempted;
+  });
   // Several frames may be on one line.
   std::unordered_map<FrameId, Row> by_frame;
   for (const StackCount& count : selection.counts) {

@@ -206,7 +206,7 @@ TEST_F(Report, AnInstalledPackageCanBeUserCode) {
             "100.00% 0.00% /home/me/train.py:25 train.<locals>.step");
   const std::string text = report({.user_packages = {"transformers"}});
   EXPECT_EQ(line_with(text, "transformers/bert.py:3"),
-            "100.00% 0.00% …e-packages/transformers/bert.py:3 Bert.run");
+            "100.00% 0.00% …ite-packages/transformers/bert.py:3 Bert.run");
 }
 
 TEST_F(Report, CompilesAndPhasesCanBeChosen) {
