@@ -236,9 +236,15 @@ struct dp_process_event {
   __s32 exit_code;  /* EXIT: as wait4's status */
   __u32 args_size;  /* EXEC: bytes of the command line that follow the path */
   __u32 args_whole; /* EXEC: bytes it has */
-  __u32 pad;
+  __u32 peak_of;    /* DP_PEAK_*: what peak_bytes is of */
+  __u64 peak_bytes; /* EXEC, EXIT: most resident memory */
 };
-DP_ASSERT_SIZE(dp_process_event, 72);
+DP_ASSERT_SIZE(dp_process_event, 80);
+
+#define DP_PEAK_NONE 0u
+#define DP_PEAK_BEFORE_EXEC 1u /* of the process so far; a vfork has the memory of its parent */
+#define DP_PEAK_PROGRAM 2u     /* of the program it ran last */
+#define DP_PEAK_PROCESS 3u     /* of the process, what it ran before its last exec included */
 
 /* EXEC: the path as it was given to execve, cut at DP_EXE_BYTES, then the command line, cut at
  * DP_COMMAND_LINE_BYTES: arguments end to end, each with its 0. */
@@ -247,7 +253,7 @@ struct dp_exec_event {
   char exe[DP_EXE_BYTES];
   char args[];
 };
-DP_ASSERT_SIZE(dp_exec_event, 72 + DP_EXE_BYTES);
+DP_ASSERT_SIZE(dp_exec_event, 80 + DP_EXE_BYTES);
 
 #define DP_WAIT_PREEMPTED 1u /* it could have run: another thread did */
 #define DP_WAIT_AT_ATTACH 2u /* off the CPU since before we looked */

@@ -43,15 +43,29 @@ struct signal_struct {
   int group_exit_code;
   unsigned int flags;
   unsigned long long sum_sched_runtime; /* CPU time in ns of the threads that were released */
+  unsigned long maxrss; /* most pages the process had, as of its last exec or its end */
 };
 
 typedef struct {
   unsigned long pgd;
 } pgd_t;
 
+/* A count that each CPU adds to: `count` lacks what a CPU has not passed on yet, at most 32 pages each (more on
+ * machines with more than 16 CPUs). */
+struct percpu_counter {
+  long long count;
+};
+
+/* Indices of mm_struct.rss_stat, include/linux/mm_types_task.h */
+#define DP_MM_FILEPAGES 0
+#define DP_MM_ANONPAGES 1
+#define DP_MM_SHMEMPAGES 3
+
 struct mm_struct {
-  pgd_t* pgd;              /* the outermost page table */
-  unsigned long arg_start; /* the command line: arguments end to end, each with its 0 */
+  pgd_t* pgd;                /* the outermost page table */
+  unsigned long hiwater_rss; /* most pages it had, as of the last time some were given back */
+  struct percpu_counter rss_stat[4]; /* pages it has now, by kind; from Linux 6.2 on */
+  unsigned long arg_start;           /* the command line: arguments end to end, each with its 0 */
   unsigned long arg_end;
 };
 

@@ -55,7 +55,8 @@ static __always_inline void fill(struct dp_process_event* event, __u16 kind,
   event->exit_code = 0;
   event->args_size = 0;
   event->args_whole = 0;
-  event->pad = 0;
+  event->peak_of = DP_PEAK_NONE;
+  event->peak_bytes = 0;
   bpf_probe_read_kernel(event->comm, sizeof(event->comm), &task->comm);
 }
 
@@ -70,6 +71,26 @@ static __always_inline __u64 cpu_time(struct task_struct* task) {
   sum += BPF_CORE_READ(task, se.sum_exec_runtime);
   if (leader != task) sum += BPF_CORE_READ(leader, se.sum_exec_runtime);
   return sum;
+}
+
+/* What the program had in memory at most: hiwater_rss is not kept up while memory grows. */
+static __always_inline __u64 program_peak_pages(struct mm_struct* mm) {
+  if (!bpf_core_field_exists(mm->rss_stat[0].count)) return 0;
+  long long now = BPF_CORE_READ(mm, rss_stat[DP_MM_FILEPAGES].count) +
+                  BPF_CORE_READ(mm, rss_stat[DP_MM_ANONPAGES].count) +
+                  BPF_CORE_READ(mm, rss_stat[DP_MM_SHMEMPAGES].count);
+  __u64 before = BPF_CORE_READ(mm, hiwater_rss);
+  return now > 0 && (__u64)now > before ? (__u64)now : before;
+}
+
+/* At its end. From Linux 6.16 on the program still has its memory then; before, the kernel's own sum over all
+ * programs of the process has to do. */
+static __always_inline void add_peak(struct dp_process_event* event, struct task_struct* task) {
+  struct mm_struct* mm = BPF_CORE_READ(task, mm);
+  __u64 pages = mm ? program_peak_pages(mm) : 0;
+  event->peak_of = pages ? DP_PEAK_PROGRAM : DP_PEAK_PROCESS;
+  if (!pages) pages = BPF_CORE_READ(task, signal, maxrss);
+  event->peak_bytes = pages * DP_PAGE_BYTES;
 }
 
 SEC("raw_tp/sched_process_fork")
@@ -101,6 +122,8 @@ static __always_inline bool send_exec(struct task_struct* task, struct linux_bin
   fill(&event->process, DP_EVENT_EXEC, task);
   event->process.cpu_ns = cpu_time(task);
   event->process.args_whole = whole;
+  event->process.peak_of = DP_PEAK_BEFORE_EXEC;
+  event->process.peak_bytes = BPF_CORE_READ(task, signal, maxrss) * DP_PAGE_BYTES;
   const char* path = BPF_CORE_READ(image, filename);
   if (bpf_probe_read_kernel_str(event->exe, sizeof(event->exe), path) < 0) event->exe[0] = 0;
   __u32 size = whole < room ? whole : room;
@@ -155,6 +178,7 @@ int process_exit(struct bpf_raw_tracepoint_args* ctx) {
   event.exit_code = BPF_CORE_READ(task, signal, flags) & SIGNAL_GROUP_EXIT
                         ? BPF_CORE_READ(task, signal, group_exit_code)
                         : BPF_CORE_READ(leader, exit_code);
+  add_peak(&event, task);
   send(&event, wake_flag());
   return 0;
 }

@@ -12,9 +12,10 @@ namespace {
 constexpr std::size_t kMaxText = 4096;
 constexpr std::size_t kMaxLines = 4096;  // of one compile
 
-// The innermost compile open on a thread at a moment; a valid id must be its id.
-CompileIndex compile_at(const Attribution& attribution, std::int32_t pid, std::int32_t tid,
-                        std::uint64_t time_ns, const TraceId& id) {
+}  // namespace
+
+CompileIndex compile_open_at(const Attribution& attribution, std::int32_t pid, std::int32_t tid,
+                             std::uint64_t time_ns, const TraceId& id) {
   const Tables& tables = attribution.recording().tables();
   const std::vector<Compile>& compiles = attribution.compiles();
   CompileIndex best = kNoCompile;
@@ -28,8 +29,6 @@ CompileIndex compile_at(const Attribution& attribution, std::int32_t pid, std::i
   }
   return best;
 }
-
-}  // namespace
 
 std::uint64_t LineTime::sum_ns() const {
   return std::accumulate(ns.begin(), ns.end(), std::uint64_t{0});
@@ -55,7 +54,7 @@ void CompileLines::add(const Attribution& attribution, const LineSample& sample)
   const TraceId id = open_compile(tables.contexts[sample.context].torch);
   const Thread& thread = tables.threads[sample.thread];
   if (sample.weight_ns == 0 || !is_valid(id)) return;
-  CompileIndex compile = compile_at(attribution, thread.pid, thread.tid, sample.time_ns, id);
+  CompileIndex compile = compile_open_at(attribution, thread.pid, thread.tid, sample.time_ns, id);
   if (compile == kNoCompile) return;
   auto text = [&](StringId string) {
     return valid_utf8(tables.strings[string].substr(0, kMaxText));
@@ -76,7 +75,8 @@ void CompileLines::add(const Attribution& attribution, const LineSample& sample)
 
 void CompileLines::add(const Attribution& attribution, const LockSample& sample) {
   const Thread& thread = attribution.recording().tables().threads[sample.thread];
-  CompileIndex holder = compile_at(attribution, thread.pid, sample.holder_tid, sample.time_ns, {});
+  CompileIndex holder =
+      compile_open_at(attribution, thread.pid, sample.holder_tid, sample.time_ns, {});
   if (sample.weight_ns == 0 || holder == kNoCompile) return;
   std::vector<LockWaiter>& waiters = waiters_[holder];
   auto known = std::find_if(waiters.begin(), waiters.end(),

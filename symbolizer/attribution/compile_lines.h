@@ -45,4 +45,8 @@ class CompileLines {
   std::vector<std::vector<LockWaiter>> waiters_;
 };
 
+// The innermost compile open on a thread at a moment; a valid id must be its id. kNoCompile: none.
+CompileIndex compile_open_at(const Attribution& attribution, std::int32_t pid, std::int32_t tid,
+                             std::uint64_t time_ns, const TraceId& id);
+
 }  // namespace dynprof

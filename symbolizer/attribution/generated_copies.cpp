@@ -18,6 +18,7 @@ using Json = nlohmann::json;
 constexpr std::size_t kMaxFiles = 10'000;
 constexpr std::size_t kMaxWord = 64;
 constexpr std::size_t kMaxOrigin = 4096;
+constexpr std::size_t kMaxKernel = 512;
 
 std::string text(const Json& object, const char* name, std::size_t most) {
   auto found = object.find(name);
@@ -29,6 +30,13 @@ std::string text(const Json& object, const char* name, std::size_t most) {
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
+}
+
+// Recordings without it have it in the file's name, "forward_cpp_fused_add_0.cpp", cut at 64 characters.
+std::string kernel_of(std::string_view name) {
+  for (std::string_view direction : {"forward_", "backward_", "inference_"})
+    if (name.starts_with(direction)) name.remove_prefix(direction.size());
+  return std::string(name.substr(0, name.rfind('.')));
 }
 
 // Some file systems tell no capitals from small letters.
@@ -67,6 +75,10 @@ std::vector<GeneratedCopy> read_generated_copies(const Tables& tables, std::int3
     file.kind = text(json, "kind", kMaxWord);
     file.direction = text(json, "direction", kMaxWord);
     file.origin = text(json, "origin", kMaxOrigin);
+    if (file.kind == "kernel_source") {
+      file.kernel = text(json, "kernel", kMaxKernel);
+      if (file.kernel.empty()) file.kernel = kernel_of(text(json, "name", kMaxOrigin));
+    }
     auto truncated = json.find("truncated");
     file.truncated = truncated != json.end() && truncated->is_boolean() && truncated->get<bool>();
     file.body = fact.body;

@@ -18,6 +18,7 @@ struct GeneratedCopy {
   std::string kind;       // "wrapper", "kernel_source", "fx_graph", "guards", ...
   std::string direction;  // "forward", "backward", "inference", "": both, or not known
   std::string origin;     // where it was: a path or an object in the target. For display only
+  std::string kernel;     // of a kernel_source: the name that Inductor gave it; "": not known
   bool truncated = false;
   // Where it goes: generated/<directory>/<name>, each one safe path component; no two share both.
   std::string directory;

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "symbolizer/base/text.h"
 
@@ -30,6 +32,26 @@ std::string source_name(std::string_view command_line) {
            std::string(name.substr(name.size() - kNameTail));
   }
   return {};
+}
+
+// What Python's threading calls threads, by process and thread; not its names for main threads.
+std::map<std::pair<std::int32_t, std::int32_t>, std::string> python_names(const Tables& tables) {
+  constexpr std::size_t kMaxBody = 1 << 20, kMaxName = 64;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::string> names;
+  for (const Fact& fact : tables.facts) {
+    if (tables.strings[fact.kind] != "threads") continue;
+    const std::string_view body = tables.blobs[fact.body];
+    if (body.size() > kMaxBody) continue;
+    const auto json = nlohmann::json::parse(body.begin(), body.end(), nullptr, false);
+    if (!json.is_object()) continue;
+    for (const auto& [tid, name] : json.items()) {
+      std::int32_t number = 0;
+      std::from_chars(tid.data(), tid.data() + tid.size(), number);
+      if (number <= 0 || !name.is_string() || name == "MainThread") continue;
+      names[{fact.pid, number}] = name.get<std::string>().substr(0, kMaxName);
+    }
+  }
+  return names;
 }
 
 bool is_source(std::string_view argument) {
@@ -71,8 +93,9 @@ std::vector<std::string_view> sources_of(std::string_view command_line) {
   std::vector<std::string_view> sources;
   std::vector<std::string_view> arguments = split_arguments(command_line);
   for (std::size_t i = 1; i < arguments.size(); ++i) {
-    // What follows -o is written, not read.
-    if (is_source(arguments[i]) && arguments[i - 1] != "-o") sources.push_back(arguments[i]);
+    // What follows -o is written, and what follows -include is not what is compiled.
+    if (is_source(arguments[i]) && arguments[i - 1] != "-o" && arguments[i - 1] != "-include")
+      sources.push_back(arguments[i]);
   }
   return sources;
 }
@@ -110,8 +133,17 @@ std::vector<std::string> shortened_arguments(std::string_view command_line, std:
 std::vector<std::string> thread_commands(const Tables& tables) {
   std::map<std::int32_t, const Process*> processes;
   for (const Process& process : tables.processes) processes[process.pid] = &process;
+  const auto names = python_names(tables);
   std::vector<std::string> commands;
   commands.reserve(tables.threads.size());
+  // A thread that has not been named has the name of its process's first one.
+  std::map<std::int32_t, std::string_view> first;
+  for (const Thread& thread : tables.threads)
+    if (thread.pid == thread.tid) first[thread.pid] = tables.strings[thread.comm];
+  const auto process_name = [&](std::int32_t pid) {
+    const auto found = first.find(pid);
+    return found == first.end() ? std::string_view() : found->second;
+  };
   for (const Thread& thread : tables.threads) {
     std::string command(tables.strings[thread.comm]);
     if (auto process = processes.find(thread.pid); command.empty() && process != processes.end()) {
@@ -119,6 +151,9 @@ std::vector<std::string> thread_commands(const Tables& tables) {
       if (command.empty()) command = base_name(tables.strings[process->second->exe]);
     }
     if (command.empty()) command = "[pid " + std::to_string(thread.pid) + "]";
+    // A thread that was given a name of its own by the operating system's means keeps it.
+    const auto name = names.find({thread.pid, thread.tid});
+    if (name != names.end() && process_name(thread.pid) == command) command = name->second;
     commands.push_back(std::move(command));
   }
   return commands;

@@ -18,7 +18,7 @@ std::vector<std::string_view> split_arguments(std::string_view command_line);
 // Of torch's compile workers, sidecar and pool alike (torch/_inductor/compile_worker/__main__.py, 2.6 to
 // 2.14): the process they work for. 0: it is none.
 std::int32_t worker_parent(std::string_view command_line);
-// The arguments that name a file a compiler reads: .cpp, .c, .s, .o, .cu, .ptx ...
+// The arguments that name a file a compiler compiles: .cpp, .c, .s, .o, .cu, .ptx ...
 std::vector<std::string_view> sources_of(std::string_view command_line);
 // "g++ main.cpp", "compile_worker", "sh": from the arguments, else the path, else the short name.
 std::string command_title(std::string_view command_line, std::string_view exe,

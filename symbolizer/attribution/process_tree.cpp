@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "symbolizer/attribution/process_command.h"
+#include "symbolizer/attribution/process_peaks.h"
 #include "symbolizer/base/text.h"
 
 namespace dynprof {
@@ -169,6 +170,7 @@ ProcessTree::ProcessTree(const Attribution& attribution)
       cpu_(attribution.compiles().size()) {
   if (!known_) return;
   LifeReader(attribution.recording(), all_).read(tables_);
+  target_peaks_ = add_memory_peaks(tables_, all_);
   for (ProcessIndex i = 0; i < all_.size(); ++i) children_of_[all_[i].parent_pid].push_back(i);
   std::map<std::int32_t, std::vector<CompileIndex>> by_pid;
   for (CompileIndex i = 0; i < attribution.compiles().size(); ++i) {

@@ -51,6 +51,7 @@ struct ChildProcess {
   bool cpu_final = false;        // as wait4 tells it
   std::uint64_t cpu_ns = 0;      // while the recording ran
   std::int32_t exit_status = 0;  // if ended: as wait4's
+  std::uint64_t peak_bytes = 0;  // most resident memory of its last program; 0: not known
   std::vector<ProcessImage> images;
   JoinRule rule = JoinRule::kNone;
   CompileIndex compile = kNoCompile;
@@ -67,6 +68,12 @@ struct WorkerShare {
 
 using Interval = std::pair<std::uint64_t, std::uint64_t>;  // [first, second)
 
+// The most resident memory of a process that is no child: a target.
+struct ProcessPeak {
+  std::int32_t pid = 0;
+  std::uint64_t bytes = 0;
+};
+
 class ProcessTree {
  public:
   explicit ProcessTree(const Attribution& attribution);
@@ -76,6 +83,7 @@ class ProcessTree {
   bool known() const { return known_; }  // the recording has rows at all
   const std::vector<ProcessIndex>& of(CompileIndex compile) const { return of_[compile]; }
   const std::vector<WorkerShare>& worker_shares() const { return shares_; }
+  const std::vector<ProcessPeak>& target_peaks() const { return target_peaks_; }  // by pid
   // CPU time of its children, workers' shares included.
   std::uint64_t cpu_ns(CompileIndex compile) const { return cpu_[compile]; }
   std::uint64_t joined_cpu_ns() const { return joined_ns_; }
@@ -115,6 +123,7 @@ class ProcessTree {
   std::vector<std::vector<ProcessIndex>> of_;  // by CompileIndex
   std::vector<std::uint64_t> cpu_;
   std::vector<WorkerShare> shares_;
+  std::vector<ProcessPeak> target_peaks_;
   std::uint64_t joined_ns_ = 0, shared_ns_ = 0, other_ns_ = 0;
   std::vector<std::pair<std::int32_t, std::vector<CompileIndex>>> compiles_of_;  // by pid, ordered
   std::map<std::int32_t, std::vector<ProcessIndex>> children_of_;  // by the parent's pid

@@ -3,14 +3,14 @@
 
 #include <nlohmann/json.hpp>
 
-#include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
-// Sets children_cpu_s, children and what was waited for; leaves them null where the recording cannot tell.
-void add_children(nlohmann::ordered_json& row, const ProcessTree& tree,
-                  const Attribution& attribution, CompileIndex compile);
-// Sums over all children, and those that belong to no compile.
-nlohmann::ordered_json processes_json(const ProcessTree& tree);
+// Sets children_cpu_s, one_off_s, children and what was waited for; leaves them null where the recording cannot
+// tell.
+void add_children(nlohmann::ordered_json& row, const Analysis& analysis, CompileIndex compile);
+// Sums over all children, those that belong to no compile, and the peak memory of the targets.
+nlohmann::ordered_json processes_json(const Analysis& analysis);
 
 }  // namespace dynprof

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/attribution/machine_use.h"
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
@@ -21,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMaxUserLines = 100;
+constexpr std::size_t kMaxModules = 500;
 constexpr std::size_t kMaxWaits = 50;
 
 // Seconds to the microsecond: a double would print as 0.09999999.
@@ -58,6 +60,7 @@ class Row {
         counts_(analysis.counts()),
         generated_(analysis.generated()),
         lines_(analysis.lines()),
+        modules_(analysis.modules()),
         index_(index),
         compile_(attribution_.compiles()[index]),
         timing_(attribution_.timing(index)),
@@ -88,6 +91,7 @@ class Row {
                 {"samples", compile_.samples},
                 {"generated", generated()},
                 {"user_lines", user_lines()},
+                {"modules", modules()},
                 {"lock_waiters", lock_waiters()},
                 {"repeat", compile_.repeat},
                 {"name", attribution_.file_stem(index_)},
@@ -270,6 +274,18 @@ class Row {
     return list;
   }
 
+  Json modules() const {
+    Json list = Json::array();
+    for (const ModuleTime& module : modules_.of(index_)) {
+      if (list.size() == kMaxModules) break;
+      list.push_back({{"path", valid_utf8(module.path)},
+                      {"tracing_s", seconds(module.of(LineUse::kTracing))},
+                      {"retracing_s", seconds(module.of(LineUse::kRetracing))},
+                      {"lowering_s", seconds(module.of(LineUse::kLowering))}});
+    }
+    return list;
+  }
+
   Json lock_waiters() const {
     Json list = Json::array();
     for (const LockWaiter& waiter : lines_.waiters(index_))
@@ -294,12 +310,49 @@ class Row {
   const StackCounts& counts_;
   const Generated& generated_;
   const CompileLines& lines_;
+  const CompileModules& modules_;
   CompileIndex index_;
   const Compile& compile_;
   const ExactCompile* timing_;
   const PastCompile* past_;
   std::uint64_t period_ns_;
 };
+
+Json start_up_json(const Analysis& analysis) {
+  Json list = Json::array();
+  for (const StartUp& start_up : analysis.start_ups()) {
+    Json sums = Json::object(), parts = Json::array();
+    for (std::size_t i = 0; i < kStartUpParts; ++i) {
+      const auto part = static_cast<StartUpPart>(i);
+      if (start_up.of(part) > 0) sums[start_up_text(part)] = seconds(start_up.of(part));
+    }
+    for (const StartUpSlice& slice : start_up.slices)
+      parts.push_back({{"part", start_up_text(slice.part)},
+                       {"start_ns", slice.begin_ns},
+                       {"wall_s", seconds(slice.end_ns - slice.begin_ns)}});
+    list.push_back({{"process", start_up.pid},
+                    {"start_ns", start_up.begin_ns},
+                    {"wall_s", seconds(start_up.end_ns - start_up.begin_ns)},
+                    {"first_step_seen", start_up.first_step_seen},
+                    {"sums", std::move(sums)},
+                    {"parts", std::move(parts)}});
+  }
+  return list;
+}
+
+Json machine_json(const Tables& tables) {
+  const MachineUse use = read_machine_use(tables);
+  if (!use.known) return nullptr;
+  Json others = Json::array();
+  for (const auto& [name, ns] : use.others)
+    others.push_back({{"name", valid_utf8(name)}, {"cpu_s", seconds(ns)}});
+  return {{"cpus", use.cpus},
+          {"busy_s", seconds(use.busy_ns)},
+          {"idle_s", seconds(use.idle_ns)},
+          {"steal_s", seconds(use.steal_ns)},
+          {"own_s", seconds(use.own_ns)},
+          {"others", std::move(others)}};
+}
 
 }  // namespace
 
@@ -320,7 +373,7 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   const ProcessTree& tree = analysis.processes();
   for (CompileIndex i : wanted) {
     Json row = Row(analysis, i).json();
-    add_children(row, tree, attribution, i);
+    add_children(row, analysis, i);
     compiles.push_back(std::move(row));
   }
   const EdgeLosses& losses = attribution.spans().losses();
@@ -344,7 +397,11 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
         {"begins_missing", losses.begins},
         {"ends_missing", losses.ends}}},
       {"graph_breaks", breaks_json(attribution.history().graph_breaks)}};
-  if (tree.known()) document["processes"] = processes_json(tree);
+  if (Json start_up = start_up_json(analysis); !start_up.empty())
+    document["start_up"] = std::move(start_up);
+  if (Json machine = machine_json(recording.tables()); !machine.is_null())
+    document["machine"] = std::move(machine);
+  if (tree.known()) document["processes"] = processes_json(analysis);
   if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

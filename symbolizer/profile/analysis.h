@@ -9,9 +9,13 @@
 
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/attribution/compile_lines.h"
+#include "symbolizer/attribution/compile_modules.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/gpu_work.h"
+#include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/attribution/start_up.h"
+#include "symbolizer/attribution/wait_meaning.h"
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/profile/dynamo_profile.h"
 #include "symbolizer/profile/functions.h"
@@ -37,9 +41,17 @@ class Analysis {
   const StackCounts& counts() const { return counts_.get(attribution_, waits()); }
   const ProcessTree& processes() const { return processes_.get(attribution_); }
 
+  const ProcessJobs& jobs() const { return jobs_.get(attribution_, processes()); }
+
   const Waits& waits() const { return waits_.get(attribution_); }
+  const std::vector<StartUp>& start_ups() const {
+    if (!start_ups_) start_ups_ = find_start_ups(attribution_, waits());
+    return *start_ups_;
+  }
+  const WaitMeanings& meanings() const { return meanings_.get(tables(), attribution_.frames()); }
   const Generated& generated() const { return generated_.get(attribution_); }
   const CompileLines& lines() const { return lines_.get(attribution_); }
+  const CompileModules& modules() const { return modules_.get(attribution_); }
   const DynamoProfiles& traced() const { return traced_.get(attribution_); }
   const GpuWork& gpu() const { return gpu_.get(attribution_); }
   const StackIndex& stacks() const { return stacks_.get(tables()); }
@@ -82,8 +94,12 @@ class Analysis {
   Lazy<Waits> waits_;
   Lazy<StackCounts> counts_;
   Lazy<ProcessTree> processes_;
+  Lazy<ProcessJobs> jobs_;
+  Lazy<WaitMeanings> meanings_;
+  mutable std::optional<std::vector<StartUp>> start_ups_;
   Lazy<Generated> generated_;
   Lazy<CompileLines> lines_;
+  Lazy<CompileModules> modules_;
   Lazy<DynamoProfiles> traced_;
   Lazy<GpuWork> gpu_;
   Lazy<StackIndex> stacks_;

@@ -32,7 +32,9 @@
   X(kSourcePlaces, 21, "source places", SourcePlaces, source_places, source_places) \
   X(kGraphBreaks, 22, "graph breaks", GraphBreak, graph_breaks, graph_break)        \
   X(kLineSamples, 23, "line samples", LineSample, line_samples, line_sample)        \
-  X(kLockSamples, 24, "lock samples", LockSample, lock_samples, lock_sample)
+  X(kLockSamples, 24, "lock samples", LockSample, lock_samples, lock_sample)        \
+  X(kMemoryPeaks, 25, "memory peaks", MemoryPeak, memory_peaks, memory_peak)        \
+  X(kModuleSamples, 26, "module samples", ModuleSample, module_samples, module_sample)
 
 // Chunks that are not rows of Tables. X(kind, number, name).
 #define DYNPROF_OTHER_CHUNKS(X) \

@@ -34,4 +34,22 @@ struct ProcessLife {
   bool operator==(const ProcessLife&) const = default;
 };
 
+// What a MemoryPeak is of.
+enum class PeakOf : std::uint8_t {
+  kBeforeExec =
+      1,  // of the process until it ran another program at that time; a vfork has what its parent has
+  kProgram = 2,  // of the program that it runs
+  kProcess = 3,  // of the process: that program and those it ran before (kernels before 6.16)
+};
+
+// The most resident memory so far. Each exec has a row, and each end of a process; the rows of those still
+// there when the recording ended are of that time.
+struct MemoryPeak {
+  std::uint64_t time_ns = 0;  // equal to that of the ProcessLife written with it
+  std::int32_t pid = 0;
+  PeakOf of = PeakOf::kProgram;
+  std::uint64_t bytes = 0;
+  bool operator==(const MemoryPeak&) const = default;
+};
+
 }  // namespace dynprof

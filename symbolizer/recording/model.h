@@ -210,6 +210,8 @@ struct SpanEdge {
 // A document about a process, kept as it was found: `kind` says what `body` holds.
 //   "history"    JSON of what torch remembers of its compiles; `name` is "attach" or "detach"
 //   "generated"  the content of a file a compile made; `name` is JSON that describes it
+//   "threads"    JSON of names that Python has for threads, by thread id
+//   "machine"    JSON of who used the CPUs of the machine; of no process
 struct Fact {
   std::int32_t pid = 0;
   std::uint64_t time_ns = 0;

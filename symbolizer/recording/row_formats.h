@@ -281,4 +281,30 @@ struct RowFormat<LockSample> : PlainRows {
   }
 };
 
+template <>
+struct RowFormat<ModuleSample> : PlainRows {
+  static constexpr auto kTime = &ModuleSample::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const ModuleSample& before) {
+    v.difference(row.time_ns, before.time_ns);
+    v.varint(row.weight_ns);
+    v.ref(Ref::kNeededThread, row.thread, before.thread);
+    v.ref(Ref::kContext, row.context, before.context);
+    v.enumeration(row.use, LineUse::kTracing, LineUse::kLowering);
+    v.ref(Ref::kNeededString, row.module, before.module);
+  }
+};
+
+template <>
+struct RowFormat<MemoryPeak> : PlainRows {
+  static constexpr auto kTime = &MemoryPeak::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const MemoryPeak& before) {
+    v.enumeration(row.of, PeakOf::kBeforeExec, PeakOf::kProcess);
+    v.difference(row.time_ns, before.time_ns);
+    v.signed_difference(row.pid, before.pid);
+    v.varint(row.bytes);
+  }
+};
+
 }  // namespace dynprof::recording

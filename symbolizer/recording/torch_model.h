@@ -50,6 +50,17 @@ struct LineSample {
   bool operator==(const LineSample&) const = default;
 };
 
+// An nn.Module that a compile was at an operator of; taken together with the LineSample of that time.
+struct ModuleSample {
+  std::uint64_t time_ns = 0;
+  std::uint64_t weight_ns = 0;  // as in LineSample
+  ThreadId thread = 0;
+  ContextId context = 0;  // its `torch` part: the compile
+  LineUse use = LineUse::kTracing;
+  StringId module = 0;  // by torch's source of it: "L['self'].blocks.0"
+  bool operator==(const ModuleSample&) const = default;
+};
+
 // A thread waited for the lock that torch holds while it compiles.
 struct LockSample {
   std::uint64_t time_ns = 0;

@@ -53,9 +53,10 @@ class Finder {
     found_.recorded_ns = end_ns_ - start_ns_;
     add_times();
     add_waits();
+    add_one_off();
     add_history();
     add_breaks();
-    add_cpu();
+    found_.cpu = cpu_use(selection_);
     return std::move(found_);
   }
 
@@ -139,6 +140,9 @@ class Finder {
       if (const ChildProcess* child = tree_.waited_for(thread.pid, thread.tid, wait)) {
         const std::string title = tree_.title(*child);
         what = title.substr(0, title.find(' '));
+      } else if (const WaitMeaning meaning = selection_.analysis.meanings().of(wait);
+                 meaning != WaitMeaning::kUnknown) {
+        what = wait_meaning_text(meaning);
       }
       sums[what] += ns;
     }
@@ -155,6 +159,16 @@ class Finder {
     found_.lock_waits.assign(lock.begin(), lock.end());
     std::stable_sort(found_.lock_waits.begin(), found_.lock_waits.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+
+  void add_one_off() {
+    std::map<std::string, std::uint64_t> sums;
+    for (CompileIndex i = 0; i < compiles_.size(); ++i) {
+      const ProcessJobs::OneOff one_off = selection_.analysis.jobs().one_off(i);
+      found_.one_off_ns += one_off.wall_ns;
+      for (const auto& [purpose, ns] : one_off.by_purpose) sums[purpose_text(purpose)] += ns;
+    }
+    found_.one_off = by_time(sums);
   }
 
   // What torch notes it notes once for all attempts.
@@ -236,28 +250,6 @@ class Finder {
                      [](const BreakPlace& a, const BreakPlace& b) {
                        return std::tuple(a.intended, b.count) < std::tuple(b.intended, a.count);
                      });
-  }
-
-  void add_cpu() {
-    const Tables& tables = selection_.tables();
-    const std::vector<bool> helpers = helper_threads(selection_.analysis);
-    std::set<std::int32_t> compiling;
-    for (const Compile& compile : compiles_) compiling.insert(compile.pid);
-    compiling.insert(attribution_.main_pid());
-    const std::vector<std::string> commands = thread_commands(tables);
-    std::map<std::string, std::uint64_t> others;
-    for (const StackCount& count : selection_.analysis.counts().all()) {
-      const Thread& thread = tables.threads[count.thread];
-      if (compiling.contains(thread.pid)) {
-        found_.target_cpu_ns += count.ns;
-      } else if (helpers[count.thread]) {
-        found_.helper_cpu_ns += count.ns;
-      } else {
-        found_.other_cpu_ns += count.ns;
-        others[commands[count.thread]] += count.ns;
-      }
-    }
-    found_.others = by_time(others);
   }
 
   const Selection& selection_;

@@ -12,6 +12,7 @@
 
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
+#include "symbolizer/report/cpu_use.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -42,9 +43,6 @@ struct Failure {
   std::string text;
 };
 
-// CPU time by program.
-using NamedTimes = std::vector<std::pair<std::string, std::uint64_t>>;  // most first
-
 struct Findings {
   std::uint64_t recorded_ns = 0;
   // Compiles that were not over before. `compiling_ns`: some thread compiled. `thread_ns`: their wall
@@ -62,6 +60,10 @@ struct Findings {
   std::uint64_t scheduled_ns = 0, runnable_ns = 0;  // wall of compiles whose switches are known
   std::vector<std::pair<std::int32_t, std::uint64_t>> lock_waits;  // tid: for the compile lock
 
+  // Wall time of compiles while children ran whose results are kept in a cache, by purpose; most first.
+  std::uint64_t one_off_ns = 0;
+  NamedTimes one_off;
+
   std::vector<CompileIndex> longest;  // at most three
   std::vector<Recompiles> recompiles;
   std::vector<BreakPlace> breaks;
@@ -69,10 +71,7 @@ struct Findings {
   bool caches_known = false;
   PastCaches caches;
 
-  // CPU time while recorded: of the processes that compile, of those they started to compile, and of
-  // the other processes recorded.
-  std::uint64_t target_cpu_ns = 0, helper_cpu_ns = 0, other_cpu_ns = 0;
-  NamedTimes others;
+  CpuUse cpu;
 };
 
 Findings find(const Selection& selection);

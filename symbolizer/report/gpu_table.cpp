@@ -63,7 +63,9 @@ class GpuTable {
  private:
   std::string place(StackId stack) {
     const ResolvedFrames& frames = selection_.attribution().frames();
-    if (innermost_.empty()) innermost_ = innermost_user_frames(selection_.tables(), frames);
+    if (innermost_.empty())
+      innermost_ =
+          innermost_user_frames(selection_.tables(), frames, selection_.options.user_packages);
     const FrameId frame = stack < innermost_.size() ? innermost_[stack] : 0;
     if (frame == 0) return "-";
     return fmt::format("{}:{}", frames[frame].file,

@@ -7,6 +7,7 @@
 
 #include "symbolizer/attribution/spans.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/report/cpu_use.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -48,6 +49,27 @@ void append_sources(std::string& out, const Attribution& attribution) {
                         grouped(losses.ends));
   }
   append_comment(out, text);
+}
+
+// "45 %" of the machine's CPU time each: nothing where the recording has no account of the machine.
+void append_cpu_use(std::string& out, const Selection& selection) {
+  const CpuUse use = cpu_use(selection);
+  if (!use.machine) return;
+  const double whole = static_cast<double>(std::max<std::uint64_t>(use.whole_ns(), 1));
+  auto part = [&](std::uint64_t ns) {
+    return fmt::format("{:.1f} %", 100 * static_cast<double>(ns) / whole);
+  };
+  std::string others = part(use.other_ns);
+  constexpr std::size_t kMostNames = 3;
+  for (std::size_t i = 0; i < std::min(use.others.size(), kMostNames); ++i)
+    others += fmt::format("{}{} {:.2f} s{}", i == 0 ? " (" : ", ", cut(use.others[i].first, 16),
+                          static_cast<double>(use.others[i].second) * 1e-9,
+                          i + 1 == std::min(use.others.size(), kMostNames) ? ")" : "");
+  append_comment(
+      out, fmt::format("CPU time of the machine ({}): target {}, started for compiles "
+                       "{}, dynprof-bpf {}, others {}, idle {}",
+                       plural(use.cpus, "CPU", "CPUs"), part(use.target_ns), part(use.helper_ns),
+                       part(use.own_ns), others, part(use.idle_ns)));
 }
 
 std::string selection_text(const Selection& selection) {
@@ -131,6 +153,7 @@ void append_about(std::string& out, const Selection& selection) {
   append_comment(
       out, split + fmt::format("; {} of run time", grouped(attribution.runtime() - in_helpers)));
   append_sources(out, attribution);
+  append_cpu_use(out, selection);
 }
 
 }  // namespace dynprof

@@ -90,7 +90,9 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     out += "#\n";
     append_compile_table(out, selection);
     if (cut_short) append_details(out, selection, findings);
+    if (whole) append_start_up(out, selection);
     append_tables(out, selection);
+    append_modules(out, selection);
     append_processes(out, selection);
     append_gpu(out, selection);
   } else {
@@ -104,6 +106,7 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     append_compile_page(out, selection, compile);
     out += "#\n";
     append_tables(out, part(selection, compile));
+    append_modules(out, part(selection, compile));
     if (options.tables) append_profile_tables(out, part(selection, compile));
   }
   out += "#\n";

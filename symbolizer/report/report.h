@@ -21,6 +21,7 @@ struct ReportOptions {
   bool children = false;       // also the share of samples with the row anywhere on the stack
   bool tables = false;         // per compile: 20 rows by tottime and 20 by cumtime
   bool losses = false;         // what is lost or incomplete in full, at the end
+  std::vector<std::string> user_packages{};  // installed, and user code all the same
 };
 
 std::string render_report(const Analysis& analysis, const ReportOptions& options);

@@ -2,13 +2,15 @@
 // target's, not escaped.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "symbolizer/attribution/gpu_summary.h"
+#include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/report/findings.h"
 #include "symbolizer/report/sections.h"
@@ -29,38 +31,42 @@ struct UserLineRow {
   std::uint64_t compiling_ns = 0;  // of that, in compiles
   std::uint64_t samples = 0;
   std::uint64_t compiling_samples = 0;
+  std::uint64_t wait_ns = 0;  // that threads waited at it, but for threads without work
 };
-// Most first.
+// Most time first, CPU and waiting.
 std::vector<UserLineRow> user_line_rows(const Selection& selection);
 // "train.py:92"
 std::string user_line_place(const ResolvedFrame& frame);
 
-// Waits by kind, thread name and innermost line of Python.
+// Waits by what for, thread name and innermost line of Python.
 struct WaitRow {
-  WaitKind kind = WaitKind::kOther;
-  ThreadId thread = 0;
+  std::string_view what;  // its meaning, else the kind of system call
+  std::string name;       // of the thread
+  bool idle = false;      // a thread without work
   FrameId frame = 0;
   bool has_frame = false;
   std::uint64_t ns = 0;
   std::uint64_t count = 0;
 };
 struct WaitSums {
-  std::array<std::uint64_t, kWaitKinds> ns{};
-  std::array<std::uint64_t, kWaitKinds> count{};
+  struct Sum {
+    std::uint64_t ns = 0, count = 0;
+  };
+  std::map<std::string_view, Sum> by_what;
   std::uint64_t runnable_ns = 0, all_ns = 0, with_stack_ns = 0;
-  std::vector<WaitRow> rows;  // longest first
+  std::vector<WaitRow> rows;  // longest first, threads without work last
 };
 WaitSums sum_waits(const Selection& selection);
 
-// Child processes of one title, for one compile.
+// Jobs of child processes that do the same for one compile.
 struct ProcessRow {
-  std::string title;
+  std::string work;  // "kernel cpp_fused_add_0", "one-off: precompiled header", "python train.py"
   CompileIndex compile = kNoCompile;
-  JoinRule rule = JoinRule::kNone;
-  std::uint64_t count = 0, cpu_ns = 0, samples = 0, wall_ns = 0;
+  std::uint64_t count = 0, cpu_ns = 0, wall_ns = 0;
+  std::uint64_t peak_bytes = 0;  // of its largest process; 0: not known
 };
 // Most CPU time first.
-std::vector<ProcessRow> process_rows(const ProcessTree& tree);
+std::vector<ProcessRow> process_rows(const ProcessTree& tree, const ProcessJobs& jobs);
 
 // "Memcpy HtoD", or the kernel's name.
 std::string gpu_work_name(const Tables& tables, const GpuKernelRow& row);

@@ -36,12 +36,18 @@ void append_compile_table(std::string& out, const Selection& selection);
 void append_compile_page(std::string& out, const Selection& selection, CompileIndex compile);
 void append_symbol_table(std::string& out, const Selection& selection);
 void append_user_lines(std::string& out, const Selection& selection);
+// From the begin of a process to its first step without a compile, where the recording has that begin.
+void append_start_up(std::string& out, const Selection& selection);
+// What it cost to compile the operators of each nn.Module.
+void append_modules(std::string& out, const Selection& selection);
 // Child processes: of the whole recording, and those one compile waited for.
 void append_processes(std::string& out, const Selection& selection);
 void append_waited_for(std::string& out, const Selection& selection, CompileIndex compile);
 void append_gpu(std::string& out, const Selection& selection);
 // What threads waited for: of the whole recording, or of one compile.
 void append_waits(std::string& out, const Selection& selection);
+// Which thread waited for the compile lock while which other compiled, and which process for a file lock.
+void append_lock_waits(std::string& out, const Selection& selection);
 void append_profile_tables(std::string& out, const Selection& selection);
 
 // By ThreadId: whether its process was started for a compile (compilers, compile workers).

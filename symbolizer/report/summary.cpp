@@ -84,6 +84,7 @@ class Summary {
   void add_all() {
     add_compiling();
     add_spent();
+    add_one_off();
     add_waiting();
     add_longest();
     add_advice();
@@ -188,6 +189,18 @@ class Summary {
     }
     if (found_.groups_are_cpu) text += "; of CPU time, as samples show it";
     add("Spent on", std::move(text));
+  }
+
+  // What the next run with the same caches does not pay.
+  void add_one_off() {
+    if (found_.one_off_ns < 1'000'000 || share(found_.one_off_ns, found_.thread_ns) < 1) return;
+    std::string parts;
+    for (const auto& [what, ns] : found_.one_off) {
+      if (share(ns, found_.one_off_ns) < 1) continue;
+      append_part(parts, fmt::format("{} {:.2f} s", what, seconds(ns)));
+    }
+    add("One-off", fmt::format("{:.2f} s ({:.0f} %), cached: {}", seconds(found_.one_off_ns),
+                               share(found_.one_off_ns, found_.thread_ns), parts));
   }
 
   void add_waiting() {
@@ -305,20 +318,21 @@ class Summary {
                     words(caches.aot_hits, caches.aot_misses)));
   }
 
-  // One sentence, where others had more than a tenth.
+  // One sentence, where others had more than a tenth: of the machine, or else of what was recorded.
   void add_interference() {
-    std::string text;
-    const std::uint64_t all = found_.target_cpu_ns + found_.helper_cpu_ns + found_.other_cpu_ns;
-    if (found_.compiles > 0 && found_.other_cpu_ns * 10 > all) {
-      std::string names;
-      for (std::size_t i = 0; i < std::min(found_.others.size(), kMaxOthers); ++i) {
-        append_part(names, fmt::format("{} {:.2f} s", cut(found_.others[i].first, 20),
-                                       seconds(found_.others[i].second)));
-      }
-      text = fmt::format("other recorded processes used {:.0f} % of the CPU time ({})",
-                         share(found_.other_cpu_ns, all), names);
+    const CpuUse& cpu = found_.cpu;
+    if (found_.compiles == 0 || cpu.other_ns * 10 <= cpu.whole_ns()) return;
+    std::string names;
+    for (std::size_t i = 0; i < std::min(cpu.others.size(), kMaxOthers); ++i) {
+      append_part(names, fmt::format("{} {:.2f} s", cut(cpu.others[i].first, 20),
+                                     seconds(cpu.others[i].second)));
     }
-    if (!text.empty()) add("Interference", std::move(text));
+    std::string text = fmt::format(
+        "other {}processes used {:.0f} % of the {}", cpu.machine ? "" : "recorded ",
+        share(cpu.other_ns, cpu.whole_ns()), cpu.machine ? "machine's CPU time" : "CPU time");
+    if (!names.empty()) text += fmt::format(" ({})", names);
+    if (cpu.machine) text += fmt::format("; idle {:.0f} %", share(cpu.idle_ns, cpu.whole_ns()));
+    add("Interference", std::move(text));
   }
 
   // The most costly ones. What graph breaks cost is not known: the first advice on them has a place.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "symbolizer/attribution/user_packages.h"
+
 namespace dynprof {
 namespace {
 
@@ -29,12 +31,13 @@ bool is_inductor_file(std::string_view file) {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
 
-std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames) {
+std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames,
+                                           std::span<const std::string> packages) {
   std::vector<bool> is_user(frames.size(), false);
   for (FrameId id = 0; id < frames.size(); ++id) {
     is_user[id] = frames[id].kind == FrameKind::kPython &&
                   frames[id].unreadable == Unreadable::kNo && !frames[id].generated &&
-                  is_user_file(frames[id].file);
+                  (is_user_file(frames[id].file) || is_in_package(frames[id].file, packages));
   }
   std::vector<FrameId> innermost(tables.stacks.size(), 0);
   for (StackId id = 1; id < tables.stacks.size(); ++id) {

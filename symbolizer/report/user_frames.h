@@ -1,6 +1,8 @@
 // Which frames are a user's own code, as opposed to Python's, torch's, or what torch generated.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,7 +14,8 @@ namespace dynprof {
 // some 50 characters.
 bool is_inductor_file(std::string_view file);
 
-// Per stack the innermost frame of user code, 0: none.
-std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames);
+// Per stack the innermost frame of user code, 0: none. Installed `packages` are user code too.
+std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames,
+                                           std::span<const std::string> packages);
 
 }  // namespace dynprof

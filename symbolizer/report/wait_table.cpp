@@ -24,6 +24,11 @@ std::string place_text(const ResolvedFrame& frame, std::size_t width) {
   return cut(frame.function, width - display_width(place), true) + place;
 }
 
+// What a wait was for: its meaning, else the kind of system call.
+std::string_view wait_text(WaitMeaning meaning, WaitKind kind) {
+  return meaning == WaitMeaning::kUnknown ? wait_kind_text(kind) : wait_meaning_text(meaning);
+}
+
 }  // namespace
 
 WaitSums sum_waits(const Selection& selection) {
@@ -31,7 +36,9 @@ WaitSums sum_waits(const Selection& selection) {
   const Waits& waits = selection.analysis.counts().recorded_waits();
   const bool all = selection.options.compiles.empty();
   WaitSums sums;
-  std::map<std::tuple<WaitKind, FrameId, std::string_view>, WaitRow> rows;
+  const std::vector<std::string> commands = thread_commands(tables);
+  const WaitMeanings& meanings = selection.analysis.meanings();
+  std::map<std::tuple<std::string_view, FrameId, std::string_view>, WaitRow> rows;
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
     if (wait.kind == WaitKind::kNone) continue;
@@ -41,25 +48,31 @@ WaitSums sum_waits(const Selection& selection) {
     const std::uint64_t ns = wait.length_ns - wait.runnable_ns;
     sums.runnable_ns += wait.runnable_ns;
     if (wait.kind == WaitKind::kPreempted) continue;
-    const auto kind = static_cast<std::size_t>(wait.kind);
-    sums.ns[kind] += ns;
-    sums.count[kind] += wait.count;
+    const WaitMeaning meaning = meanings.of(wait);
+    const std::string_view what = wait_text(meaning, wait.kind);
+    sums.by_what[what].ns += ns;
+    sums.by_what[what].count += wait.count;
     sums.all_ns += ns;
     if (wait.stack != 0) sums.with_stack_ns += ns;
     FrameId frame = 0;
     const bool has_frame = Waits::place_of(tables, wait.stack, frame);
-    const std::string_view comm = tables.strings[tables.threads[wait.thread].comm];
-    WaitRow& row = rows[{wait.kind, has_frame ? frame : 0, comm}];
-    row.kind = wait.kind;
-    row.thread = wait.thread;
+    // Threads without work are not told apart by names that Python gave them.
+    const bool idle = is_idle(meaning);
+    const std::string_view name = idle ? tables.strings[tables.threads[wait.thread].comm]
+                                       : std::string_view(commands[wait.thread]);
+    WaitRow& row = rows[{what, has_frame ? frame : 0, name}];
+    row.what = what;
+    row.name = std::string(name);
+    row.idle = idle;
     row.frame = frame;
     row.has_frame = has_frame;
     row.ns += ns;
     row.count += wait.count;
   }
   for (auto& [key, row] : rows) sums.rows.push_back(row);
-  std::stable_sort(sums.rows.begin(), sums.rows.end(),
-                   [](const WaitRow& a, const WaitRow& b) { return a.ns > b.ns; });
+  std::stable_sort(sums.rows.begin(), sums.rows.end(), [](const WaitRow& a, const WaitRow& b) {
+    return a.idle != b.idle ? b.idle : a.ns > b.ns;
+  });
   return sums;
 }
 
@@ -74,35 +87,34 @@ void append_waits(std::string& out, const Selection& selection) {
                        seconds(sums.all_ns), percent(sums.with_stack_ns, sums.all_ns),
                        seconds(sums.runnable_ns)));
   std::string kinds;
-  std::vector<std::size_t> order;
-  for (std::size_t kind = 0; kind < kWaitKinds; ++kind)
-    if (sums.ns[kind] > 0) order.push_back(kind);
+  std::vector<std::pair<std::string_view, WaitSums::Sum>> order(sums.by_what.begin(),
+                                                                sums.by_what.end());
+  std::erase_if(order, [](const auto& one) { return one.second.ns == 0; });
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return sums.ns[a] > sums.ns[b]; });
-  for (std::size_t kind : order)
-    kinds += fmt::format("{}{} {:.2f} s ({} times)", kinds.empty() ? "" : ", ",
-                         wait_kind_text(static_cast<WaitKind>(kind)), seconds(sums.ns[kind]),
-                         grouped(sums.count[kind]));
+                   [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
+  for (const auto& [what, sum] : order)
+    kinds += fmt::format("{}{} {:.2f} s ({} times)", kinds.empty() ? "" : ", ", what,
+                         seconds(sum.ns), grouped(sum.count));
   append_comment(out, "For: " + kinds + ".");
   out += "#\n";
-  out += fmt::format("# {:>9} {:>9}  {:<10}  {:<15}  {}\n", "Wait s", "Times", "For", "Thread",
+  out += fmt::format("# {:>9} {:>9}  {:<13}  {:<15}  {}\n", "Wait s", "Times", "For", "Thread",
                      "Where");
-  const std::vector<std::string> commands = thread_commands(selection.tables());
-  std::size_t left_out = 0;
+  std::size_t left_out = 0, shown = 0;
   for (std::size_t i = 0; i < sums.rows.size(); ++i) {
     const WaitRow& row = sums.rows[i];
-    if (i >= kRows || row.ns * 1000 < sums.all_ns) {
-      left_out = sums.rows.size() - i;
-      break;
+    if (shown == kRows || row.ns * 1000 < sums.all_ns) {
+      ++left_out;
+      continue;
     }
-    const std::string& comm = commands[row.thread];
+    ++shown;
     std::string where = "(no stack)";
-    if (row.has_frame) where = place_text(selection.attribution().frames()[row.frame], 46);
-    out += fmt::format("  {:>9.3f} {:>9}  {:<10}  {}  {}\n", seconds(row.ns), grouped(row.count),
-                       wait_kind_text(row.kind), cell(comm, 15), where);
+    if (row.has_frame) where = place_text(selection.attribution().frames()[row.frame], 43);
+    out += fmt::format("  {:>9.3f} {:>9}  {:<13}  {}  {}\n", seconds(row.ns), grouped(row.count),
+                       row.what, cell(row.name, 15), where);
   }
   if (left_out > 0)
     append_comment(out, fmt::format("{} more places have less time.", grouped(left_out)));
+  append_lock_waits(out, selection);
 }
 
 }  // namespace dynprof

@@ -13,7 +13,8 @@ Prints `ready <pid>`, waits for a line on stdin, runs, writes OUT.json:
     {"children": [{"pid", "cpu_s", "trace_id", "status"}], "compiles": [...], ...}
 
 `cpu_s` of a child is what wait4 says: its own and that of the children it waited for. `trace_id` is the
-compile open on the thread that waited, null: none.
+compile open on the thread that waited, null: none. The job `plain` also has {"told": {..., "large": pid},
+"large_bytes"}: a child that fills that much memory.
 """
 
 import json
@@ -137,6 +138,11 @@ def plain_job():
         sys.executable, [sys.executable, "-c", SPIN.format(0.3)], os.environ
     )
     os.waitpid(told["spawn"], 0)
+    large_bytes = 300 << 20
+    told["large"] = os.posix_spawn(
+        sys.executable, [sys.executable, "-c", f"bytearray(b'x') * {large_bytes}"], os.environ
+    )
+    os.waitpid(told["large"], 0)
     chain = "exec sh -c 'exec sleep 0.1'"
     with subprocess.Popen(["/bin/sh", "-c", chain]) as child:
         told["chain"] = child.pid
@@ -148,7 +154,7 @@ def plain_job():
     os.waitpid(pid, 0)
     quiet = subprocess.DEVNULL  # who reads our output need not wait for it
     told["outlives"] = subprocess.Popen(["/bin/sleep", "60"], stdout=quiet, stderr=quiet).pid
-    return {"told": told}
+    return {"told": told, "large_bytes": large_bytes}
 
 
 def hostile_job():

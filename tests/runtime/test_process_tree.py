@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +62,11 @@ def children(ledger):
     return found
 
 
+def kernel_keeps_memory_until_exit():
+    major, minor = os.uname().release.split(".")[:2]
+    return (int(major), int(minor)) >= (6, 16)
+
+
 def subtree_cpu(found, pid):
     """As wait4 counts it: with the children that it waited for."""
     below = [other for other, row in found.items() if row["parent"] == pid]
@@ -112,6 +118,47 @@ def test_cold_compile_has_its_compilers(venv_python, dynprof, tmp_path):
         if child["trace_id"] is not None:
             assert found[child["pid"]]["trace_id"] == child["trace_id"]
             assert found[child["pid"]]["joined_by"] in ("forking thread", "source file")
+
+
+def test_what_each_compiler_was_for(venv_python, dynprof, tmp_path):
+    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    pid, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "torch", env=environment)
+    found = children(ledger)
+    by_purpose = {}
+    for row in found.values():
+        by_purpose.setdefault(row["purpose"], []).append(row)
+    assert by_purpose.keys() <= {
+        *("kernel", "instruction-set probe", "precompiled header", "compiler version"),
+    }, by_purpose.keys()
+    # torch has compiled one kernel for each of the two functions, and kept both files.
+    sources = {path.name for path in (tmp_path / "cache").glob("*/*.main.cpp")}
+    kernels = [row for row in by_purpose["kernel"] if row["joined_by"] != "parent process"]
+    assert {Path(row["argv"][1]).name for row in kernels} == sources and len(sources) == 2
+    names = {row["kernel"] for row in by_purpose["kernel"]}
+    assert len(names) == 2 and all(name.startswith("cpp_fused_") for name in names), names
+    assert {"cc1plus", "as", "ld"} <= {row["command"].split()[0] for row in by_purpose["kernel"]}
+    # Each probe is compiled, then loaded.
+    probes = by_purpose["instruction-set probe"]
+    loaded = {row["argv"][2].split('"')[-2] for row in probes if row["argv"][1] == "-c"}
+    compiled = {row["argv"][1] for row in probes if row["argv"][1].endswith(".cpp")}
+    assert loaded and {Path(path).stem for path in loaded} >= {Path(p).stem for p in compiled}
+    # Only the first compile pays for what is done once.
+    once = [row["one_off_s"] for row in ledger["compiles"]]
+    first, second = ledger["compiles"]
+    assert once[1] == 0 and 0 < once[0] <= first["wall_s"], once
+    assert {row["one_off"] for row in second["children"]} == {False}
+    # cc1plus needs some 100 MB for torch's headers; the target has more, which a vfork shares.
+    for row in found.values():
+        assert row["peak_rss_bytes"] is None or row["peak_rss_bytes"] >= 1 << 20, row
+    largest = max(
+        row["peak_rss_bytes"] for row in by_purpose["kernel"] if "cc1plus" in row["command"]
+    )
+    assert largest > 50 << 20
+    targets = {row["pid"]: row["peak_rss_bytes"] for row in ledger["processes"]["targets"]}
+    assert targets[pid] > 100 << 20
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert "\n  One-off " in report and "), cached: " in report
+    assert all(f"kernel {name}" in report for name in names)
 
 
 def test_compilers_of_a_thread_pool(venv_python, dynprof, tmp_path):
@@ -168,6 +215,11 @@ def test_what_becomes_of_plain_children(interpreter, dynprof, tmp_path):
         assert found[told["orphan"]]["exit_code"] == 0
         assert 0.2 < found[told["orphan"]]["cpu_s"] < 0.5
         assert found[told["killed"]]["signal"] == signal.SIGKILL
+        # The interpreter itself needs some 10 MB.
+        large = found[told["large"]]["peak_rss_bytes"]
+        if kernel_keeps_memory_until_exit():
+            assert 0 <= large - truth["large_bytes"] < 30 << 20
+            assert found[told["fork"]]["peak_rss_bytes"] < truth["large_bytes"]
         assert found[told["killed"]]["exit_code"] is None
         programs = [row["command"].split()[0] for row in found[told["chain"]]["programs"]]
         assert programs[1:] == ["sh", "sh", "sleep"] or programs == ["sh", "sh", "sleep"], programs

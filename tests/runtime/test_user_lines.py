@@ -75,6 +75,20 @@ def test_who_waited_for_the_compile_lock(held):
     assert all(not row["lock_waiters"] for row in held[0] if row["function"] != "plain")
 
 
+def test_the_report_names_the_threads_and_the_compile(held):
+    rows, dynprof, out = held
+    report = dynprof.run("report", out).out
+    waiter, holder = row_of(rows, "other")["thread"], row_of(rows, "plain")["thread"]
+    line = next(line for line in report.splitlines() if line.startswith("  compile lock "))
+    # "second" is what the program calls the thread; the operating system knows no such name.
+    assert f"thread {waiter} (second) waited " in line, report
+    assert f" for thread {holder} (" in " ".join(report.split()), report
+    table = report[report.index("# Waits, of all threads") :]
+    waits = [row.split() for row in table.splitlines() if " compile lock " in row]
+    seconds = sum(float(row[0]) for row in waits if row[0][0].isdigit())
+    assert 0.6 * HELD < seconds < 1.4 * HELD + 0.3, table
+
+
 def test_the_page_of_the_compile_names_the_line(held):
     _, dynprof, out = held
     page = dynprof.run("report", out, "--compile", "0/0").out

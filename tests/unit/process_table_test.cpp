@@ -3,6 +3,8 @@
 #include "user/process/process_table.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/unit/fake_kernel.h"
 #include "tests/unit/memory_recording.h"
@@ -104,15 +106,20 @@ TEST(ProcessLives, EachKindOfEvent) {
   event.parent_tid = 6;
   std::copy_n("cc1plus", 8, event.comm);
   emit(DP_EVENT_FORK, 10);
+  event.peak_of = DP_PEAK_BEFORE_EXEC;
+  event.peak_bytes = 4096;
   view.exe = "/usr/bin/g++";
   view.args = std::string_view("g++\0-c\0", 7);
   event.args_whole = 7;
   emit(DP_EVENT_EXEC, 20);
   event.args_whole = 9000;  // the rest did not fit
   emit(DP_EVENT_EXEC, 21);
+  event.peak_of = DP_PEAK_PROGRAM;
+  event.peak_bytes = 8192;
   event.exit_code = 256;
   event.cpu_ns = 5;
   emit(DP_EVENT_EXIT, 30);
+  event.peak_of = DP_PEAK_NONE;
   emit(DP_EVENT_REAPED, 40);
   const Tables& tables = recording.read();
   ASSERT_EQ(tables.lives.size(), 5u);
@@ -133,6 +140,25 @@ TEST(ProcessLives, EachKindOfEvent) {
   EXPECT_EQ(tables.lives[4].kind, LifeKind::kReaped);
   EXPECT_EQ(tables.lives[4].exit_code, 0);
   EXPECT_EQ(tables.lives[4].cpu_ns, 5u);
+  EXPECT_EQ(tables.memory_peaks, (std::vector<MemoryPeak>{{20, 7, PeakOf::kBeforeExec, 4096},
+                                                          {21, 7, PeakOf::kBeforeExec, 4096},
+                                                          {30, 7, PeakOf::kProgram, 8192}}));
+}
+
+TEST(ProcessLives, ThePeakOfAProcessThatGoesOn) {
+  MemoryRecording recording;
+  const ProcessLives lives(true);
+  lives.left(::getpid(), recording.writer());
+  const Tables& tables = recording.read();
+  ASSERT_EQ(tables.memory_peaks.size(), 1u);
+  rusage usage = {};
+  ASSERT_EQ(::getrusage(RUSAGE_SELF, &usage), 0);
+  EXPECT_EQ(tables.memory_peaks[0].pid, ::getpid());
+  EXPECT_EQ(tables.memory_peaks[0].of, PeakOf::kProgram);
+  EXPECT_GT(tables.memory_peaks[0].bytes, std::uint64_t{1} << 20);
+  // The two are summed up from the counters of the CPUs in different ways.
+  EXPECT_LE(tables.memory_peaks[0].bytes,
+            (static_cast<std::uint64_t>(usage.ru_maxrss) + 8192) * 1024);
 }
 
 }  // namespace

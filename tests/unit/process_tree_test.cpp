@@ -222,6 +222,8 @@ TEST(ProcessCommand, ArgumentsSourcesAndTitles) {
   EXPECT_LE(split_arguments(std::string(100'000, '\0')).size(), kMaxArguments);
   EXPECT_EQ(sources_of(line({"g++", "a.cpp", "-o", "b.o", "-c", ".cpp", "-x.cpp"})),
             (std::vector<std::string_view>{"a.cpp"}));
+  EXPECT_EQ(sources_of(line({"cc1plus", "-include", "p.h", "a.cpp"})),
+            (std::vector<std::string_view>{"a.cpp"}));
   EXPECT_EQ(command_title("", "/usr/bin/sleep", "sleep"), "sleep");
   EXPECT_EQ(command_title("", "", "comm"), "comm");
   EXPECT_EQ(command_title(line({"/usr/bin/g++", "/a/x.cpp"}), "", "cc"), "g++ x.cpp");
@@ -239,6 +241,24 @@ TEST(ProcessCommand, WorkersAreRecognized) {
   EXPECT_EQ(worker_parent(line({"python", script, "--parent=99999999999999"})), 0);
   EXPECT_EQ(worker_parent(line({"python", "other.py", "--parent=77"})), 0);
   EXPECT_EQ(worker_parent(""), 0);
+}
+
+TEST(ProcessCommand, ThreadsHaveTheNamesThatPythonHas) {
+  FakeRecording fake;
+  fake.thread(100, 100, "python3");
+  fake.thread(100, 101, "python3");
+  fake.thread(100, 102, "pt_autograd_0");
+  fake.thread(100, 103, "python3");
+  auto fact = [&](const char* body) {
+    fake.edit_tables().facts.push_back(
+        {.pid = 100, .kind = fake.string("threads"), .body = fake.blob(body)});
+  };
+  fact(
+      R"json({"100": "MainThread", "101": "old", "102": "Thread-1 (backward)", "-5": "x", "y": 3})json");
+  fact(R"({"101": "serving\n", "103": 7})");
+  fact("{");
+  EXPECT_EQ(thread_commands(fake.tables()),
+            (std::vector<std::string>{"python3", "serving\n", "pt_autograd_0", "python3"}));
 }
 
 TEST(ProcessCommand, LongArgumentsAreShortened) {

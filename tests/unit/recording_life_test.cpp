@@ -84,6 +84,28 @@ TEST(RecordingLife, KindsAndPidsThatCannotBe) {
       std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()), 1, back));
 }
 
+TEST(RecordingLife, MemoryPeaks) {
+  const std::vector<MemoryPeak> peaks = {
+      {.time_ns = UINT64_MAX, .pid = INT32_MAX, .of = PeakOf::kBeforeExec, .bytes = UINT64_MAX},
+      {.time_ns = 0, .pid = INT32_MIN, .of = PeakOf::kProcess, .bytes = 0}};
+  ByteWriter out;
+  recording::encode(peaks, out);
+  std::string bytes(out.view().begin(), out.view().end());
+  const auto span = std::span(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
+  std::vector<MemoryPeak> back;
+  ASSERT_TRUE(recording::decode(span, 2, back));
+  EXPECT_EQ(back, peaks);
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    back.clear();
+    EXPECT_FALSE(recording::decode(span.first(size), 2, back)) << size;
+  }
+  for (const char of : {'\0', '\4'}) {
+    bytes[0] = of;
+    back.clear();
+    EXPECT_FALSE(recording::decode(span, 2, back)) << int{of};
+  }
+}
+
 TEST(RecordingLife, RowsComeOutByTimeAndLostTextIsNamed) {
   UniqueFd file = memory_file();
   UniqueFd copy(::dup(file.get()));

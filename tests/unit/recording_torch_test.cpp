@@ -31,6 +31,10 @@ TEST(RecordingTorch, RoundTrip) {
   EXPECT_EQ(tables.line_samples[2].use, LineUse::kLowering);
   EXPECT_EQ(tables.line_samples[2].line.line, 9u);
   EXPECT_EQ(tables.line_samples[2].weight_ns, 50'000'000u);
+  ASSERT_EQ(tables.module_samples.size(), 3u);
+  EXPECT_EQ(tables.module_samples[1].use, LineUse::kLowering);
+  EXPECT_EQ(tables.module_samples[1].weight_ns, 50'000'000u);
+  EXPECT_EQ(text(tables.module_samples[1].module), "L['self'].blocks.0");
   ASSERT_EQ(tables.lock_samples.size(), 3u);
   EXPECT_EQ(tables.threads.at(tables.lock_samples[0].thread).tid, 5000);
   EXPECT_EQ(tables.lock_samples[0].holder_tid, 4242);
@@ -44,6 +48,8 @@ TEST(RecordingTorch, ExtremesSurvive) {
       {1, 2, 3, 4, std::vector<UserCall>(kMaxBreakCalls, most)}};
   const std::vector<LineSample> lines = {
       {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, LineUse::kLowering, most}, {}};
+  const std::vector<ModuleSample> modules = {
+      {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, LineUse::kLowering, UINT32_MAX}, {}};
   const std::vector<LockSample> locks = {{UINT64_MAX, UINT64_MAX, UINT32_MAX, INT32_MIN}, {}};
   auto check = [](const auto& rows) {
     ByteWriter out;
@@ -65,6 +71,7 @@ TEST(RecordingTorch, ExtremesSurvive) {
   };
   check(breaks);
   check(lines);
+  check(modules);
   check(locks);
 }
 

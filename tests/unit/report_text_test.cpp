@@ -197,6 +197,18 @@ TEST_F(Report, UserLinesAreTheInnermostOfUserCode) {
   EXPECT_FALSE(has(text, "decoder.py:3 "));
 }
 
+TEST_F(Report, AnInstalledPackageCanBeUserCode) {
+  fake.sample(thread,
+              fake.stack({fake.python("/v/site-packages/transformers/bert.py", "Bert.run", 3),
+                          fake.python("/v/site-packages/other/x.py", "x", 1)},
+                         torch.running()));
+  EXPECT_EQ(line_with(report(), "train.py:25 "),
+            "100.00% 0.00% /home/me/train.py:25 train.<locals>.step");
+  const std::string text = report({.user_packages = {"transformers"}});
+  EXPECT_EQ(line_with(text, "transformers/bert.py:3"),
+            "100.00% 0.00% …ite-packages/transformers/bert.py:3 Bert.run");
+}
+
 TEST_F(Report, CompilesAndPhasesCanBeChosen) {
   fake.sample(thread, torch.running(), 0, 0, 5);
   fake.sample(thread, torch.tracing(), torch.forward(0, 0, 0, 0x1000), 0, 3);

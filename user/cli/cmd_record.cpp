@@ -156,6 +156,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
   output_options.cpu_only = options.cpu_only;
+  output_options.user_packages = options.session.user_packages;
   output_options.max_trace_bytes = options.max_trace_bytes;
   output_options.print_report = options.print_report;
   auto file = directory->readable(kRecordingName);

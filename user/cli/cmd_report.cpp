@@ -128,6 +128,7 @@ Result<ReportOptions> report_options(const ReportArguments& arguments,
   options.percent_limit = arguments.percent_limit;
   options.children = arguments.children;
   options.losses = arguments.losses;
+  options.user_packages = arguments.user_code;
   if (!arguments.compile.empty()) {
     ASSIGN_OR_RETURN(options.compiles, find_compiles(attribution, arguments.compile));
     options.tables = true;  // one compile: its two tables too

@@ -64,6 +64,17 @@ struct RawOptions {
   std::string doctor_pid;
 };
 
+void add_user_code(CLI::App& verb, std::vector<std::string>& packages) {
+  verb.add_option("--user-code", packages,
+                  "also treat this installed package as user code: transformers; may be repeated")
+      ->type_name("PKG")
+      ->allow_extra_args(false)
+      ->check([](const std::string& name) {
+        return name.empty() || name.find('/') != std::string::npos ? "not the name of a package"
+                                                                   : "";
+      });
+}
+
 void add_trace_size(CLI::App& verb, RawOptions& raw) {
   verb.add_option(
           "--max-trace-size", raw.max_trace_size,
@@ -124,6 +135,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
                    fmt::format("limit of kernel memory for unwind tables (default {}M)",
                                NativeLimits().table_bytes >> 20))
       ->type_name("SIZE");
+  add_user_code(*verb, line.record.session.user_packages);
   verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }
@@ -152,6 +164,7 @@ void add_report(CLI::App& app, CommandLine& line) {
   verb->add_option("--symbols", line.report.symbols,
                    "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
+  add_user_code(*verb, line.report.user_code);
   verb->add_flag("--losses", line.report.losses, "list what was lost or is incomplete");
   verb->add_flag("--stdio", line.report.stdio, "ignored, for compatibility with perf");
 }

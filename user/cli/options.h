@@ -31,9 +31,10 @@ struct ReportArguments {
   double percent_limit = ReportOptions().percent_limit;
   bool children = false;
   bool cpu_only = false;
-  bool losses = false;  // what was lost in full
-  bool stdio = false;   // changes nothing
-  std::string symbols;  // directory of files to take native names from
+  bool losses = false;                 // what was lost in full
+  bool stdio = false;                  // changes nothing
+  std::string symbols;                 // directory of files to take native names from
+  std::vector<std::string> user_code;  // packages, see ReportOptions
 };
 
 struct ExportOptions {

@@ -43,6 +43,7 @@ class Outputs {
   // What is to be printed, and report.txt.
   std::string write_report() {
     ReportOptions options;
+    options.user_packages = options_.user_packages;
     std::string report = render_report(analysis_, options);
     if (dot_.empty()) {  // the two tables stand in for the pictures
       options.tables = true;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <vector>
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/export/chrome.h"
@@ -19,7 +20,8 @@ inline constexpr const char* kRecordingName = "recording.dynprof";
 struct OutputOptions {
   bool call_graphs = true;
   bool print_report = false;
-  bool cpu_only = false;  // profiles without what was waited
+  bool cpu_only = false;                     // profiles without what was waited
+  std::vector<std::string> user_packages{};  // see ReportOptions
   std::uint64_t max_trace_bytes = kMaxTraceBytes;
   // The limits of all call graphs together.
   std::size_t most_call_graphs = 200;

@@ -34,6 +34,8 @@ struct GeneratedFile {
   GeneratedDirection direction = GeneratedDirection::kNone;
   std::string name;    // a file name of ours, unique among the files of its trace id
   std::string origin;  // where it was: a path or an object in the target. Hostile: for display only
+  std::string
+      kernel;  // of kKernelSource: the kernel's name in the wrapper, "": not known. Hostile too
   std::string content;
   bool truncated = false;  // `content` is the beginning of it
   std::string problem;     // what went wrong; `content` may be there all the same

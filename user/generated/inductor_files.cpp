@@ -129,7 +129,7 @@ void InductorFiles::add_kernels(const Module& module, const GeneratedFile& like)
     std::string key = fmt::format("{} {} {}", like.trace_id, direction_name(like.direction), path);
     if (!added_.insert(key).second) continue;
     auto name = python_.values().read_str((*items)[i].key, 256);
-    add_kernel(path, name.value_or("kernel"), like);
+    add_kernel(path, name.value_or(""), like);
   }
 }
 
@@ -151,6 +151,7 @@ void InductorFiles::add_kernel(const std::string& path, std::string_view name, G
   if (!collector_.place()) return;
   file.kind = GeneratedKind::kKernelSource;
   file.origin = path;
+  file.kernel = name;
   paths_.insert(path);
   auto extension = source_extension(path).value_or(".txt");
   if (auto text = files_.read(path, collector_.room())) {
@@ -160,7 +161,7 @@ void InductorFiles::add_kernel(const std::string& path, std::string_view name, G
   } else {
     file.problem = "the file " + text.error().what;
   }
-  std::string hint = directed_name(file.direction, name);
+  std::string hint = directed_name(file.direction, name.empty() ? "kernel" : name);
   collector_.add(std::move(file), hint, extension);
 }
 
@@ -178,8 +179,12 @@ void InductorFiles::add_others() {
       file.content = std::move(text->content);
       file.truncated = text->truncated;
       collector_.add(std::move(file), directed_name(id->direction, "wrapper"), ".py");
+      // Of no known compile, but a process that compiled one of them can be named after it.
+      GeneratedFile like;
+      like.direction = id->direction;
+      add_kernels(module, like);
     } else {
-      add_kernel(module.path, "module", file);
+      add_kernel(module.path, "", file);
     }
   }
 }

@@ -17,6 +17,8 @@ constexpr std::string_view kLowering = "torch/_inductor/graph.py";
 constexpr std::size_t kMaxInlined = 256;
 constexpr std::size_t kMaxStackTrace = 65'536;  // characters
 constexpr std::size_t kMaxTraceLines = 64;
+constexpr std::size_t kMaxModules = 256;  // inside each other
+constexpr std::size_t kMaxModuleName = 512;
 constexpr int kMaxBases = 8;
 
 class Reader {
@@ -28,6 +30,9 @@ class Reader {
       depth_ = depth;
       at(stack_.frames[stack_.frames.size() - depth]);
     }
+    if (found_.code.use == LineUse::kTracing && last_translator_ != 0)
+      found_.code.module = module_of(view_.values.attribute(last_translator_, "nn_module_stack"));
+    if (found_.code.use == LineUse::kGraphEnd) found_.code.module.clear();
     return std::move(found_);
   }
 
@@ -121,6 +126,15 @@ class Reader {
     return std::nullopt;
   }
 
+  // {key: (source, class)}, outermost first.
+  std::string module_of(std::optional<std::uint64_t> stack) {
+    auto modules = stack ? view_.values.dict_items(*stack, kMaxModules) : std::nullopt;
+    if (!modules || modules->empty()) return {};
+    auto parts = view_.values.tuple_items(modules->back().value, 2);
+    if (!parts || parts->empty()) return {};
+    return view_.values.read_str(parts->front(), kMaxModuleName).value_or(std::string());
+  }
+
   void node(const StackFrame& frame, LineUse kind) {
     auto node = view_.local(frame, "n");
     if (!node) return;
@@ -132,6 +146,9 @@ class Reader {
     if (lines.empty()) return;
     found_.code.use = kind;
     found_.code.lines = std::move(lines);
+    auto modules = view_.objects.dict_get(*meta, "nn_module_stack");
+    if (!modules) modules = view_.objects.dict_get(*meta, "fwd_nn_module_stack");
+    found_.code.module = module_of(modules);
     used(*node);
   }
 

@@ -2,6 +2,7 @@
 // from while its graph is traced again or lowered. From locals of torch's own frames:
 //   InstructionTranslatorBase.step and .run   self (f_code, lineno), inst (positions): one per call
 //   fx.Interpreter.run_node, GraphLowering.run_node   n: a node, meta["stack_trace"]
+// The module: nn_module_stack of the translator, or of the node's meta (fwd_nn_module_stack in a backward's graph).
 // Read in torch 2.6 to 2.14; tested with 2.13.
 #pragma once
 
@@ -27,6 +28,9 @@ struct UserLine {
 struct UserCode {
   std::optional<LineUse> use;   // what the compile does with it; none: it is at no user code
   std::vector<UserLine> lines;  // outermost call first
+  // The innermost nn.Module that its operator or call is of, by torch's source: "L['self'].blocks.0". "": none, or
+  // not known.
+  std::string module{};
 };
 
 // What was found on a stack, with what is needed to check later that it was still valid when it was read.

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "symbolizer/recording/writer.h"
 #include "user/kernel/kernel_side.h"
@@ -21,13 +22,14 @@
 namespace dynprof {
 
 struct FollowOptions {
-  bool children = true;       // forks are followed
-  bool command_lines = true;  // kept in the recording
+  bool children = true;                      // forks are followed
+  bool command_lines = true;                 // kept in the recording
+  std::vector<std::string> user_packages{};  // installed packages that are the user's own code
 };
 
 class FollowedProcess {
  public:
-  // `kernel` outlives it. `parent` 0: not known, or a target.
+  // `options` and `kernel` outlive it. `parent` 0: not known, or a target.
   FollowedProcess(pid_t pid, pid_t parent, const FollowOptions& options, KernelSide& kernel);
   FollowedProcess(const FollowedProcess&) = delete;
   FollowedProcess& operator=(const FollowedProcess&) = delete;

@@ -1,7 +1,10 @@
 #include "user/process/process_lives.h"
 
+#include <algorithm>
+#include <charconv>
 #include <ctime>
 #include <string>
+#include <string_view>
 
 #include "user/kernel/clock.h"
 #include "user/target/process.h"
@@ -17,6 +20,17 @@ std::uint64_t cpu_time(pid_t pid) {
   if (clock_gettime(clock, &time) != 0) return 0;
   return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+// The most resident memory that the program it runs has had, 0: not known.
+std::uint64_t program_peak(pid_t pid) {
+  const Result<std::string> field = read_status_field(pid, "VmHWM");
+  if (!field) return 0;
+  std::string_view text = *field;
+  text.remove_prefix(std::min(text.find_first_of("0123456789"), text.size()));
+  std::uint64_t kib = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), kib);
+  return problem == std::errc() && kib < (std::uint64_t{1} << 50) ? kib * 1024 : 0;
 }
 
 }  // namespace
@@ -54,6 +68,12 @@ void ProcessLives::event(const ProcessEventView& view, RecordingWriter& writer) 
   }
   life.cpu_ns = event.cpu_ns;
   writer.process_life(life);
+  if (event.peak_of != DP_PEAK_NONE && event.peak_bytes != 0) {
+    writer.memory_peak({.time_ns = life.time_ns,
+                        .pid = life.pid,
+                        .of = static_cast<PeakOf>(event.peak_of),
+                        .bytes = event.peak_bytes});
+  }
 }
 
 void ProcessLives::there(pid_t pid, pid_t parent, RecordingWriter& writer) const {
@@ -82,6 +102,10 @@ void ProcessLives::left(pid_t pid, RecordingWriter& writer) const {
   if (life.cpu_ns == 0) return;  // it has just ended
   life.comm = writer.string(read_comm(pid, pid));
   writer.process_life(life);
+  if (const std::uint64_t bytes = program_peak(pid); bytes != 0) {
+    writer.memory_peak(
+        {.time_ns = life.time_ns, .pid = pid, .of = PeakOf::kProgram, .bytes = bytes});
+  }
 }
 
 }  // namespace dynprof

@@ -1,7 +1,10 @@
 #include "user/process/torch_tracer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
 
+#include "symbolizer/base/text.h"
 #include "user/kernel/clock.h"
 #include "user/target/backward_nodes.h"
 #include "user/target/marker_rules.h"
@@ -130,7 +133,8 @@ void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {
 }
 
 void TorchTracer::compile_goes_on() {
-  if (!lines_ && process_.python) lines_ = std::make_unique<LineWatch>(process_.python.runtime());
+  if (!lines_ && process_.python)
+    lines_ = std::make_unique<LineWatch>(process_.python.runtime(), process_.user_packages);
   if (lines_) lines_->wake();
 }
 
@@ -141,7 +145,8 @@ void TorchTracer::compile_seen() {
 void TorchTracer::write_lines(RecordingWriter& writer) {
   if (!lines_) return;
   ThreadIds& threads = process_.identity.threads();
-  const CompileReadings readings = lines_->take();
+  CompileReadings readings = lines_->take();
+  write_thread_names(readings.names, writer);
   for (const LineReading& reading : readings.lines) {
     Context context;
     context.torch.status = TorchStatus::kRead;
@@ -159,11 +164,36 @@ void TorchTracer::write_lines(RecordingWriter& writer) {
                    static_cast<std::uint32_t>(std::max(reading.line.line, 0)),
                    writer.string(reading.line.function)};
     writer.line_sample(sample);
+    if (reading.module.empty()) continue;
+    writer.module_sample({.time_ns = sample.time_ns,
+                          .weight_ns = sample.weight_ns,
+                          .thread = sample.thread,
+                          .context = sample.context,
+                          .use = sample.use,
+                          .module = writer.string(reading.module)});
   }
   for (const LockReading& reading : readings.locks) {
     writer.lock_sample(
         {reading.time_ns, reading.weight_ns, threads.of(reading.tid, writer), reading.holder});
   }
+}
+
+// Only those that are new: a name seldom changes.
+void TorchTracer::write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer) {
+  constexpr std::size_t kMaxKnown = 4096;
+  nlohmann::ordered_json changed = nlohmann::ordered_json::object();
+  for (auto& [tid, name] : names) {
+    if (thread_names_.size() >= kMaxKnown) thread_names_.clear();
+    std::string& known = thread_names_[tid];
+    if (known == name) continue;
+    known = std::move(name);
+    changed[std::to_string(tid)] = valid_utf8(known);
+  }
+  if (changed.empty()) return;
+  writer.fact({.pid = process_.identity.pid(),
+               .time_ns = monotonic_ns(),
+               .kind = writer.string("threads"),
+               .body = writer.blob(changed.dump())});
 }
 
 void TorchTracer::begin(RecordingWriter& writer) {

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ struct TracedProcess {
   TorchFinder& torch;
   const KernelEntry& entry;
   KernelSide& kernel;
+  const std::vector<std::string>& user_packages;  // installed packages that are the user's own code
 };
 
 class TorchTracer {
@@ -72,12 +74,14 @@ class TorchTracer {
   void compile_goes_on();
   std::string node_name(const dp_probe_event& event);
   void write_lines(RecordingWriter& writer);
+  void write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer);
 
   TracedProcess process_;
   TorchWatch watch_;
   TorchProbes probes_;
   TorchFacts facts_;
-  std::unique_ptr<LineWatch> lines_;  // from the first compile on
+  std::unique_ptr<LineWatch> lines_;           // from the first compile on
+  std::map<pid_t, std::string> thread_names_;  // that are in the recording
 };
 
 }  // namespace dynprof

@@ -32,9 +32,10 @@ ProcessFollower::ProcessFollower(const SessionOptions& options, Sources& sources
       targets_(targets),
       notes_(notes),
       stop_requested_(std::move(stop_requested)),
-      processes_(
-          {.children = options.children || options.all, .command_lines = options.command_lines},
-          *sources.kernel),
+      processes_({.children = options.children || options.all,
+                  .command_lines = options.command_lines,
+                  .user_packages = options.user_packages},
+                 *sources.kernel),
       lives_(options.command_lines) {
   for (const pid_t pid : options.targets) processes_.follow_at_begin(pid, 0);
   if (options.all)

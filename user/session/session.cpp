@@ -8,6 +8,7 @@
 #include "user/kernel/counter_names.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
+#include "user/session/machine_cpu.h"
 #include "user/session/notes.h"
 #include "user/session/process_follower.h"
 #include "user/session/recording_loop.h"
@@ -42,6 +43,7 @@ class LiveSession final : public Session {
   }
 
   Result<void> attach() override {
+    machine_.begin();
     TRY(follower_->begin());
     follower_->drop_rights(options_.watchpoints && !options_.passive && perf_events_need_admin());
     sampling_since_ns_ = monotonic_ns();
@@ -56,8 +58,12 @@ class LiveSession final : public Session {
     trailer_.reason = loop.run();
     sources_.detach();
     drop_capabilities(false);  // no more probes: what follows reads memory and files
+    const std::string machine =
+        machine_.end([this](pid_t pid) { return follower_->processes().find(pid) != nullptr; });
     loop.read_rest();
     trailer_.end_ns = monotonic_ns();
+    if (!machine.empty())
+      writer.fact({.kind = writer.string("machine"), .body = writer.blob(machine)});
     loop.write_end();
     urgent.reset();
     give_way();  // what follows needs nothing of the target's memory
@@ -81,6 +87,7 @@ class LiveSession final : public Session {
   Targets targets_;
   Sources sources_;
   std::optional<ProcessFollower> follower_;
+  MachineCpu machine_;
   std::uint64_t sampling_since_ns_ = 0;
   Trailer trailer_;
 };

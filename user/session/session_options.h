@@ -28,6 +28,7 @@ struct SessionOptions {
   bool off_cpu = true;      // what threads wait for, and how long
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
   bool command_lines = true;  // keep them: of the target, and of all programs it starts
+  std::vector<std::string> user_packages;  // installed, and the user's own code all the same
   NativeLimits native_limits;
   GpuMode gpu = GpuMode::kAuto;
   bool launched = false;  // the target is a command of ours that has not begun yet

@@ -109,12 +109,14 @@ Result<ProcessStat> read_process_stat(pid_t pid) {
     fields.push_back(rest.substr(0, size));
     rest.remove_prefix(size);
   }
-  std::uint64_t flags = 0;
+  std::uint64_t flags = 0, user = 0, system = 0;
   if (fields.size() < 20 || !parse_number(fields[1], stat.parent, 10) ||
-      !parse_number(fields[6], flags, 10) || !parse_number(fields[19], stat.start_ticks, 10)) {
+      !parse_number(fields[6], flags, 10) || !parse_number(fields[11], user, 10) ||
+      !parse_number(fields[12], system, 10) || !parse_number(fields[19], stat.start_ticks, 10)) {
     return error(fmt::format("/proc/{}/stat is not as expected", pid));
   }
   stat.state = fields[0][0];
+  stat.cpu_ticks = user + system;
   stat.kernel_thread = (flags & kKernelThreadFlag) != 0;
   return stat;
 }

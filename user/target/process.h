@@ -22,6 +22,7 @@ struct ProcessStat {
   char state = '?';  // R, S, D, Z, ...
   pid_t parent = 0;
   std::uint64_t start_ticks = 0;  // since boot; a reused pid differs in it
+  std::uint64_t cpu_ticks = 0;    // of all its threads
   bool kernel_thread = false;
   bool zombie() const { return state == 'Z' || state == 'X'; }
 };

@@ -9,8 +9,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "symbolizer/attribution/user_packages.h"
 #include "user/kernel/clock.h"
 #include "user/live/compile_lock.h"
+#include "user/live/python_threads.h"
 #include "user/live/thread_moment.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/bounded_memory.h"
@@ -34,6 +36,7 @@ constexpr int kIdleReadings = 20;
 constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::uint64_t kViewNs = 10'000'000'000;
+constexpr std::uint64_t kNamesNs = 1'000'000'000;  // between two readings of the names of threads
 constexpr std::size_t kMaxReads = 4'000'000;
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
 
@@ -56,10 +59,12 @@ std::chrono::nanoseconds period(int readings, std::chrono::nanoseconds took) {
 }
 
 // The innermost line of code that was not installed, which is what a user can change; else the innermost.
-const UserLine& own_line(const std::vector<UserLine>& lines) {
-  auto own = std::find_if(lines.rbegin(), lines.rend(), [](const UserLine& line) {
-    return line.file.find("/site-packages/") == std::string::npos &&
-           line.file.find("/dist-packages/") == std::string::npos;
+const UserLine& own_line(const std::vector<UserLine>& lines,
+                         const std::vector<std::string>& packages) {
+  auto own = std::find_if(lines.rbegin(), lines.rend(), [&](const UserLine& line) {
+    return (line.file.find("/site-packages/") == std::string::npos &&
+            line.file.find("/dist-packages/") == std::string::npos) ||
+           is_in_package(line.file, packages);
   });
   return own != lines.rend() ? *own : lines.back();
 }
@@ -113,8 +118,8 @@ struct LineWatch::View {
   std::uint64_t until_ns;
 };
 
-LineWatch::LineWatch(const PythonRuntime& runtime)
-    : runtime_(runtime), thread_([this] { run(); }) {}
+LineWatch::LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages)
+    : runtime_(runtime), packages_(std::move(packages)), thread_([this] { run(); }) {}
 
 LineWatch::~LineWatch() {
   {
@@ -142,6 +147,7 @@ void LineWatch::run() {
   keep_only_reading();
   setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
   std::uint64_t last_ns = 0;        // 0: the reading before is too old to count from
+  std::uint64_t names_due_ns = 0;
   int idle = 0;
   int readings = 0;
   std::unique_ptr<View> view;
@@ -156,6 +162,10 @@ void LineWatch::run() {
     const bool first_of_view = !view || !view->usable();
     if (first_of_view) view = std::make_unique<View>(runtime_);
     bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
+    if (compiles && begin_ns >= names_due_ns) {
+      found.names = read_names(*view);
+      names_due_ns = begin_ns + kNamesNs;
+    }
     // CPU time, because on a busy machine a reading waits and costs no more. The first reading of a View is an
     // exception that says nothing about the next.
     const std::chrono::nanoseconds took(first_of_view ? 0
@@ -166,6 +176,7 @@ void LineWatch::run() {
     lock.lock();
     append(found.lines, readings_.lines);
     append(found.locks, readings_.locks);
+    readings_.names.merge(found.names);
     if (idle >= kIdleReadings) {
       awake_ = false;
       idle = readings = 0;
@@ -175,6 +186,17 @@ void LineWatch::run() {
     }
     changed_.wait_for(lock, period(readings, took), [&] { return stop_; });
   }
+}
+
+std::map<pid_t, std::string> LineWatch::read_names(View& shared) const {
+  std::map<pid_t, std::string> names;
+  const auto states = thread_states(shared.objects, runtime_);
+  if (states.size() < 2) return names;
+  const auto tids = tids_by_pthread(shared.objects, runtime_, states);
+  for (auto& [ident, name] : python_thread_names(shared.view)) {
+    if (auto tid = tids.find(ident); tid != tids.end()) names.emplace(tid->second, std::move(name));
+  }
+  return names;
 }
 
 bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out) const {
@@ -195,7 +217,8 @@ bool LineWatch::read(View& shared, std::uint64_t since_ns, CompileReadings& out)
     reading.tid = tid;
     reading.ids = ids_of(open.id, open.attempt);
     reading.use = *code.use;
-    reading.line = own_line(code.lines);
+    reading.line = own_line(code.lines, packages_);
+    reading.module = std::move(code.module);
     out.lines.push_back(std::move(reading));
   }
   if (!compiles) return false;

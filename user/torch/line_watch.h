@@ -7,6 +7,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,7 +27,8 @@ struct LineReading {
   pid_t tid = 0;
   TorchIds ids;  // the compile it is in
   LineUse use = LineUse::kTracing;
-  UserLine line;  // the innermost of the user's own
+  UserLine line;       // the innermost of the user's own
+  std::string module;  // see UserCode
 };
 
 // A thread that waits for the compile lock.
@@ -40,11 +42,14 @@ struct LockReading {
 struct CompileReadings {
   std::vector<LineReading> lines;
   std::vector<LockReading> locks;
+  std::map<pid_t, std::string>
+      names;  // that Python has for threads, of those read since the last time
 };
 
 class LineWatch {
  public:
-  explicit LineWatch(const PythonRuntime& runtime);
+  // `packages`: installed ones that are the user's own code, see is_in_package().
+  explicit LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages = {});
   ~LineWatch();
   LineWatch(const LineWatch&) = delete;
   LineWatch& operator=(const LineWatch&) = delete;
@@ -56,10 +61,12 @@ class LineWatch {
  private:
   struct View;
   void run();
+  std::map<pid_t, std::string> read_names(View& view) const;
   // Whether a thread compiles.
   bool read(View& view, std::uint64_t since_ns, CompileReadings& out) const;
 
   const PythonRuntime runtime_;
+  const std::vector<std::string> packages_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool awake_ = false;

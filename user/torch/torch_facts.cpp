@@ -199,6 +199,7 @@ void TorchFacts::write_at_end(pid_t pid, RecordingWriter& writer) const {
                                        {"direction", direction_name(file.direction)},
                                        {"name", file.name},
                                        {"origin", file.origin},
+                                       {"kernel", file.kernel},
                                        {"problem", file.problem},
                                        {"truncated", file.truncated}}));
     fact.body = writer.blob(file.content);

@@ -47,15 +47,16 @@ PageTable user_line_table(const Selection& selection) {
       "it that torch.compile took.";
   table.columns = {{"Line", ColumnType::kPlace},         {"Function"},
                    {"CPU", ColumnType::kSeconds},        {"Share", ColumnType::kPercent},
-                   {"In compile", ColumnType::kSeconds}, {"Samples", ColumnType::kCount}};
+                   {"In compile", ColumnType::kSeconds}, {"Wait", ColumnType::kSeconds},
+                   {"Samples", ColumnType::kCount}};
   std::vector<UserLineRow> rows = user_line_rows(selection);
   limit(table, rows);
   const ResolvedFrames& frames = selection.attribution().frames();
   for (const UserLineRow& row : rows) {
     const ResolvedFrame& frame = frames[row.frame];
-    table.rows.push_back(
-        {{user_line_place(frame), std::string(frame.function), cell_of(row.ns),
-          share(row.ns, selection.ns), cell_of(row.compiling_ns), cell_of(row.samples)}});
+    table.rows.push_back({{user_line_place(frame), std::string(frame.function), cell_of(row.ns),
+                           share(row.ns, selection.ns), cell_of(row.compiling_ns),
+                           cell_of(row.wait_ns), cell_of(row.samples)}});
   }
   return table;
 }
@@ -74,12 +75,11 @@ PageTable wait_table(const Selection& selection) {
                    {"Wait", ColumnType::kSeconds},
                    {"Times", ColumnType::kCount}};
   limit(table, sums.rows);
-  const std::vector<std::string> commands = thread_commands(selection.tables());
   for (const WaitRow& row : sums.rows) {
     std::string where = "(no stack)";
     if (row.has_frame) where = frame_place(selection.attribution().frames()[row.frame]);
-    table.rows.push_back({{std::string(wait_kind_text(row.kind)), commands[row.thread],
-                           std::move(where), cell_of(row.ns), cell_of(row.count)}});
+    table.rows.push_back(
+        {{std::string(row.what), row.name, std::move(where), cell_of(row.ns), cell_of(row.count)}});
   }
   return table;
 }
@@ -87,26 +87,25 @@ PageTable wait_table(const Selection& selection) {
 PageTable process_table(const Selection& selection) {
   PageTable table{"processes", "Child processes"};
   const ProcessTree& tree = selection.analysis.processes();
-  std::vector<ProcessRow> rows = process_rows(tree);
+  std::vector<ProcessRow> rows = process_rows(tree, selection.analysis.jobs());
   table.note = fmt::format(
       "{} processes; {:.2f} s of CPU for compiles, {:.2f} s shared by several, {:.2f} s for none.",
       grouped(tree.all().size()), static_cast<double>(tree.joined_cpu_ns()) * 1e-9,
       static_cast<double>(tree.shared_cpu_ns()) * 1e-9,
       static_cast<double>(tree.other_cpu_ns()) * 1e-9);
-  table.columns = {{"Command"},
+  table.columns = {{"For"},
                    {"Trace id"},
-                   {"Joined by"},
                    {"Count", ColumnType::kCount},
                    {"CPU", ColumnType::kSeconds},
                    {"Wall", ColumnType::kSeconds},
-                   {"Samples", ColumnType::kCount}};
+                   {"Peak MiB", ColumnType::kCount}};
   limit(table, rows);
   for (const ProcessRow& row : rows) {
     const bool joined = row.compile != kNoCompile;
     table.rows.push_back(
-        {{row.title, joined ? selection.attribution().label(row.compile) : std::string("-"),
-          row.rule == JoinRule::kNone ? std::string("-") : std::string(join_rule_text(row.rule)),
-          cell_of(row.count), cell_of(row.cpu_ns), cell_of(row.wall_ns), cell_of(row.samples)}});
+        {{row.work, joined ? selection.attribution().label(row.compile) : std::string("-"),
+          cell_of(row.count), cell_of(row.cpu_ns), cell_of(row.wall_ns),
+          cell_of(row.peak_bytes >> 20)}});
   }
   return table;
 }
@@ -117,7 +116,8 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
   if (gpu.empty()) return tables;
   GpuSummary summary = summarize(gpu);
   const ResolvedFrames& frames = selection.attribution().frames();
-  const std::vector<FrameId> innermost = innermost_user_frames(selection.tables(), frames);
+  const std::vector<FrameId> innermost =
+      innermost_user_frames(selection.tables(), frames, selection.options.user_packages);
   auto place = [&](StackId stack) {
     const FrameId frame = stack < innermost.size() ? innermost[stack] : 0;
     return frame == 0 ? std::string("-") : user_line_place(frames[frame]);
