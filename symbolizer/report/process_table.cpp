@@ -20,11 +20,11 @@ double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 }  // namespace
 
-std::vector<ProcessRow> process_rows(const ProcessTree& tree) {
-  std::map<std::tuple<std::string, CompileIndex, JoinRule>, ProcessRow> by_key;
+std::vector<ChildProcessRow> process_rows(const ProcessTree& tree) {
+  std::map<std::tuple<std::string, CompileIndex, JoinRule>, ChildProcessRow> by_key;
   for (const ChildProcess& child : tree.all()) {
     const std::string title = tree.title(child);
-    ProcessRow& row = by_key[{title, child.compile, child.rule}];
+    ChildProcessRow& row = by_key[{title, child.compile, child.rule}];
     row.title = title;
     row.compile = child.compile;
     row.rule = child.rule;
@@ -33,10 +33,11 @@ std::vector<ProcessRow> process_rows(const ProcessTree& tree) {
     row.samples += child.samples;
     row.wall_ns += child.end_ns - child.begin_ns;
   }
-  std::vector<ProcessRow> rows;
+  std::vector<ChildProcessRow> rows;
   for (auto& [key, row] : by_key) rows.push_back(std::move(row));
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const ProcessRow& a, const ProcessRow& b) { return a.cpu_ns > b.cpu_ns; });
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const ChildProcessRow& a, const ChildProcessRow& b) { return a.cpu_ns > b.cpu_ns; });
   return rows;
 }
 
@@ -44,7 +45,7 @@ void append_processes(std::string& out, const Selection& selection) {
   const Attribution& attribution = selection.attribution();
   const ProcessTree& tree = selection.analysis.processes();
   if (tree.all().empty()) return;
-  const std::vector<ProcessRow> rows = process_rows(tree);
+  const std::vector<ChildProcessRow> rows = process_rows(tree);
   out += "#\n";
   append_comment(
       out, fmt::format("Processes: {}; {:.2f} s of CPU for compiles, {:.2f} s shared by several, "
@@ -64,7 +65,7 @@ void append_processes(std::string& out, const Selection& selection) {
                      std::string(width, '.'),
                      std::string(kReportColumns - std::min<std::size_t>(59 + width, 90), '.'));
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
-    const ProcessRow& row = rows[i];
+    const ChildProcessRow& row = rows[i];
     const std::string id = row.compile == kNoCompile ? "-" : attribution.label(row.compile);
     std::string line =
         fmt::format("{:>9.3f}{:>10.3f}{:>8}{:>9}  {}  {}  ", seconds(row.cpu_ns),

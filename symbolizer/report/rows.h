@@ -53,14 +53,14 @@ struct WaitSums {
 WaitSums sum_waits(const Selection& selection);
 
 // Child processes of one title, for one compile.
-struct ProcessRow {
+struct ChildProcessRow {
   std::string title;
   CompileIndex compile = kNoCompile;
   JoinRule rule = JoinRule::kNone;
   std::uint64_t count = 0, cpu_ns = 0, samples = 0, wall_ns = 0;
 };
 // Most CPU time first.
-std::vector<ProcessRow> process_rows(const ProcessTree& tree);
+std::vector<ChildProcessRow> process_rows(const ProcessTree& tree);
 
 // "Memcpy HtoD", or the kernel's name.
 std::string gpu_work_name(const Tables& tables, const GpuKernelRow& row);
