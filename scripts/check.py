@@ -182,6 +182,7 @@ def step_style():
     count = tool("include-edges", [sys.executable, "tests/check_includes.py"])
     count.add(tool("file-sizes", [sys.executable, "tests/check_sizes.py"]))
     count.add(tool("class-members", [sys.executable, "tests/check_members.py"]))
+    count.add(tool("class-names", [sys.executable, "tests/check_names.py"]))
     count.add(tool("doc-links", [sys.executable, "tests/check_links.py"]))
     scripts = sorted(path for folder in SHELL_FOLDERS for path in (ROOT / folder).glob("*.sh"))
     count.add(installed_tool("shellcheck", ["shellcheck", *scripts, ".ci/run"]))

@@ -92,12 +92,12 @@ void append_peaks(std::string& out, const Selection& selection) {
 
 }  // namespace
 
-std::vector<ProcessRow> process_rows(const ProcessTree& tree, const ProcessJobs& jobs) {
-  std::map<std::pair<std::string, CompileIndex>, ProcessRow> by_key;
+std::vector<ChildProcessRow> process_rows(const ProcessTree& tree, const ProcessJobs& jobs) {
+  std::map<std::pair<std::string, CompileIndex>, ChildProcessRow> by_key;
   for (const ProcessJob& job : jobs.all()) {
     const std::string work = work_text(tree, job);
     const ChildProcess& root = tree.all()[job.root];
-    ProcessRow& row = by_key[{work, job.compile}];
+    ChildProcessRow& row = by_key[{work, job.compile}];
     row.work = work;
     row.compile = job.compile;
     ++row.count;
@@ -105,10 +105,11 @@ std::vector<ProcessRow> process_rows(const ProcessTree& tree, const ProcessJobs&
     row.wall_ns += root.end_ns - root.begin_ns;
     row.peak_bytes = std::max(row.peak_bytes, job.peak_bytes);
   }
-  std::vector<ProcessRow> rows;
+  std::vector<ChildProcessRow> rows;
   for (auto& [key, row] : by_key) rows.push_back(std::move(row));
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const ProcessRow& a, const ProcessRow& b) { return a.cpu_ns > b.cpu_ns; });
+  std::stable_sort(
+      rows.begin(), rows.end(),
+      [](const ChildProcessRow& a, const ChildProcessRow& b) { return a.cpu_ns > b.cpu_ns; });
   return rows;
 }
 
@@ -123,7 +124,7 @@ void append_processes(std::string& out, const Selection& selection) {
     }
     return;
   }
-  const std::vector<ProcessRow> rows = process_rows(tree, jobs);
+  const std::vector<ChildProcessRow> rows = process_rows(tree, jobs);
   out += "#\n";
   append_comment(
       out, fmt::format("Processes: {}; {:.2f} s of CPU for compiles, {:.2f} s shared by several, "
@@ -143,7 +144,7 @@ void append_processes(std::string& out, const Selection& selection) {
   out += fmt::format("# .......  ........  .....  ........  {}  {}\n#\n", std::string(width, '.'),
                      std::string(kReportColumns - std::min<std::size_t>(40 + width, 90), '.'));
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
-    const ProcessRow& row = rows[i];
+    const ChildProcessRow& row = rows[i];
     const std::string id = row.compile == kNoCompile ? "-" : attribution.label(row.compile);
     const std::string line =
         fmt::format("{:>9.3f}{:>10.3f}{:>7}{:>10}  {}  ", seconds(row.cpu_ns), seconds(row.wall_ns),

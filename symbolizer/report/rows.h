@@ -59,14 +59,14 @@ struct WaitSums {
 WaitSums sum_waits(const Selection& selection);
 
 // Jobs of child processes that do the same for one compile.
-struct ProcessRow {
+struct ChildProcessRow {
   std::string work;  // "kernel cpp_fused_add_0", "one-off: precompiled header", "python train.py"
   CompileIndex compile = kNoCompile;
   std::uint64_t count = 0, cpu_ns = 0, wall_ns = 0;
   std::uint64_t peak_bytes = 0;  // of its largest process; 0: not known
 };
 // Most CPU time first.
-std::vector<ProcessRow> process_rows(const ProcessTree& tree, const ProcessJobs& jobs);
+std::vector<ChildProcessRow> process_rows(const ProcessTree& tree, const ProcessJobs& jobs);
 
 // "Memcpy HtoD", or the kernel's name.
 std::string gpu_work_name(const Tables& tables, const GpuKernelRow& row);

@@ -1,6 +1,7 @@
 """What being watched costs a process, by its own CPU clock: `make bench-cost`, or
 
     bench_cost.py [--work compile|steady] [--backend aot_eager] [--rounds N] [--way WAY ...] [--before PROGRAM]
+                  [--settle SECONDS]
 
 One process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
 with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the

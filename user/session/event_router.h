@@ -37,7 +37,7 @@ class EventRouter {
     bool launched;  // the target's first exec is the command itself
   };
 
-  explicit EventRouter(Parts parts) : to_(std::move(parts)) {}
+  explicit EventRouter(Parts parts) : to_(parts) {}
 
   // One event as it came; malformed ones are counted.
   void route(std::span<const std::byte> bytes);

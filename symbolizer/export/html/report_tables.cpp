@@ -87,7 +87,7 @@ PageTable wait_table(const Selection& selection) {
 PageTable process_table(const Selection& selection) {
   PageTable table{"processes", "Child processes"};
   const ProcessTree& tree = selection.analysis.processes();
-  std::vector<ProcessRow> rows = process_rows(tree, selection.analysis.jobs());
+  std::vector<ChildProcessRow> rows = process_rows(tree, selection.analysis.jobs());
   table.note = fmt::format(
       "{} processes; {:.2f} s of CPU for compiles, {:.2f} s shared by several, {:.2f} s for none.",
       grouped(tree.all().size()), static_cast<double>(tree.joined_cpu_ns()) * 1e-9,
@@ -100,7 +100,7 @@ PageTable process_table(const Selection& selection) {
                    {"Wall", ColumnType::kSeconds},
                    {"Peak MiB", ColumnType::kCount}};
   limit(table, rows);
-  for (const ProcessRow& row : rows) {
+  for (const ChildProcessRow& row : rows) {
     const bool joined = row.compile != kNoCompile;
     table.rows.push_back(
         {{row.work, joined ? selection.attribution().label(row.compile) : std::string("-"),
