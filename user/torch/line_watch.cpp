@@ -36,7 +36,8 @@ constexpr int kIdleReadings = 20;
 constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::uint64_t kViewNs = 10'000'000'000;
-constexpr std::uint64_t kNamesNs = 1'000'000'000;  // between two readings of the names of threads
+// Between two readings of the names of threads; more where there are many, for the same share of a core.
+constexpr std::uint64_t kNamesNs = 1'000'000'000;
 constexpr std::size_t kMaxReads = 4'000'000;
 constexpr std::size_t kMaxBytes = std::size_t{2} << 30;
 
@@ -162,21 +163,25 @@ void LineWatch::run() {
     const bool first_of_view = !view || !view->usable();
     if (first_of_view) view = std::make_unique<View>(runtime_);
     bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
-    if (compiles && begin_ns >= names_due_ns) {
-      found.names = read_names(*view);
-      names_due_ns = begin_ns + kNamesNs;
-    }
     // CPU time, because on a busy machine a reading waits and costs no more. The first reading of a View is an
     // exception that says nothing about the next.
-    const std::chrono::nanoseconds took(first_of_view ? 0
-                                                      : clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu_ns);
+    const std::uint64_t read_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    const std::chrono::nanoseconds took(first_of_view ? 0 : read_ns - cpu_ns);
+    if (compiles && begin_ns >= names_due_ns) {
+      found.names = read_names(*view);
+      const std::uint64_t names_took_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID) - read_ns;
+      names_due_ns = begin_ns + std::max(kNamesNs, kShare * names_took_ns);
+    }
     last_ns = begin_ns;
     readings = compiles ? std::min(readings + 1, kReadingsAtFirst * 10) : readings / 2;
     idle = compiles ? 0 : idle + 1;
     lock.lock();
     append(found.lines, readings_.lines);
     append(found.locks, readings_.locks);
-    readings_.names.merge(found.names);
+    if (!found.names.empty() && readings_.names.size() < kMaxKept) {
+      found.names.merge(readings_.names);  // the new ones stay
+      readings_.names = std::move(found.names);
+    }
     if (idle >= kIdleReadings) {
       awake_ = false;
       idle = readings = 0;

@@ -42,8 +42,8 @@ struct LockReading {
 struct CompileReadings {
   std::vector<LineReading> lines;
   std::vector<LockReading> locks;
-  std::map<pid_t, std::string>
-      names;  // that Python has for threads, of those read since the last time
+  // That Python has for threads.
+  std::map<pid_t, std::string> names;
 };
 
 class LineWatch {
