@@ -48,7 +48,7 @@ TEST_F(CpuUseTest, OthersAreWhatIsLeftOfTheMachine) {
   EXPECT_THAT(text, HasSubstr("\n  Interference   other processes used 48 % of the machine's CPU "
                               "time (make 0.30 s, sh 0.09 s); idle 30 %\n"));
   EXPECT_THAT(text, HasSubstr("\n# CPU time of the machine (2 CPUs): target 20.0 %, started for "
-                              "compiles 0.0 %, dynprof-bpf 2.0 %, others\n#   48.0 % (make 0.30 s, "
+                              "compiles 0.0 %, dynprof-bpf 2.0 %,\n#   others 48.0 % (make 0.30 s, "
                               "sh 0.09 s), idle 30.0 %\n"));
   Attribution attribution(fake);
   const Json use = Json::parse(compiles_json(Analysis(attribution)))["machine"];

@@ -148,7 +148,7 @@ TEST_F(LockReport, WhoWaitedAndWhoCompiled) {
                               "  file lock      process 300 waited 0.25 s; which process held it "
                               "is not known\n"));
   EXPECT_THAT(text, HasSubstr("For: file lock 0.75 s (2 times)."));
-  EXPECT_THAT(text, HasSubstr("\n      0.500         1  file lock      "));
+  EXPECT_THAT(text, HasSubstr("\n      0.750         2  file lock      "));
 }
 
 TEST_F(LockReport, LinesOfUserCodeHaveTheirWaits) {
