@@ -104,7 +104,10 @@ Result<void> write_json(const ExportRequest& request) {
 
 Result<void> write_html_page(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  return write_html(request.analysis, request.compiles, *sink);
+  ReportOptions options;
+  options.compiles = request.compiles;
+  options.user_packages = request.settings.user_packages;
+  return write_html(request.analysis, options, *sink);
 }
 
 std::string dot_of(const ExportRequest& request) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/result.h"
@@ -28,6 +29,7 @@ std::span<const ExportFormat> export_formats();
 
 struct ExportSettings {
   std::uint64_t max_trace_bytes = kMaxTraceBytes;         // of a chrome trace
+  std::vector<std::string> user_packages{};               // of html, see ReportOptions
   std::function<void(const std::string& sentence)> note;  // something worth knowing; may be empty
 };
 

@@ -2,6 +2,7 @@
 // target's, not escaped.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "symbolizer/attribution/compile_modules.h"
 #include "symbolizer/attribution/gpu_summary.h"
 #include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
@@ -37,6 +39,21 @@ struct UserLineRow {
 std::vector<UserLineRow> user_line_rows(const Selection& selection);
 // "train.py:92"
 std::string user_line_place(const ResolvedFrame& frame);
+
+// An nn.Module with those inside it.
+struct ModuleRow {
+  std::string path;
+  std::uint64_t total_ns = 0, own_ns = 0;
+  std::array<std::uint64_t, kLineUses.size()> ns{};  // of the total, by use
+  std::uint64_t of(LineUse use) const { return ns[static_cast<std::size_t>(use) - 1]; }
+};
+struct ModuleRows {
+  std::uint64_t sum_ns = 0;  // of all modules
+  std::uint64_t left_out = 0;
+  std::vector<ModuleRow> rows;  // each right below the one it is in; "blocks.2" before "blocks.10"
+};
+// At most `most`, those with most time; none with less than a hundredth of all.
+ModuleRows module_rows(const Selection& selection, std::size_t most);
 
 // Waits by what for, thread name and innermost line of Python.
 struct WaitRow {

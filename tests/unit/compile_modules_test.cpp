@@ -8,8 +8,10 @@
 #include "symbolizer/attribution/user_packages.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/compiles_json.h"
+#include "symbolizer/export/html/report_page.h"
 #include "symbolizer/report/report.h"
 #include "tests/unit/fake_edges.h"
+#include "tests/unit/page_data.h"
 
 namespace dynprof {
 namespace {
@@ -80,6 +82,32 @@ TEST_F(Modules, TimeByModuleAndByWhatWasDone) {
   ASSERT_EQ(row.size(), 3u);
   EXPECT_EQ(row[0], Json::parse(R"({"path": "self.blocks.0.attention", "tracing_s": 0.05,
                                     "retracing_s": 0.0, "lowering_s": 0.03})"));
+}
+
+TEST_F(Modules, StandBelowTheOneTheyAreInByNumber) {
+  for (const char* block : {"10", "9", "2"})
+    at(20, LineUse::kTracing, std::string("L['self'].blocks.") + block + ".mlp");
+  at(60, LineUse::kLowering, "L['self'].blocks-2");
+  finish();
+  Attribution attribution(fake);
+  const Analysis analysis(attribution);
+  PageSink sink;
+  ASSERT_TRUE(write_html(analysis, {}, sink));
+  const Json data = page_data(sink.text);
+  const Json* modules = page_table(data, "modules");
+  ASSERT_NE(modules, nullptr);
+  std::vector<std::string> paths;
+  for (const Json& row : (*modules)["rows"]) paths.push_back(row["cells"][0]);
+  EXPECT_EQ(paths,
+            (std::vector<std::string>{"self", "self.blocks", "self.blocks.2", "self.blocks.2.mlp",
+                                      "self.blocks.9", "self.blocks.9.mlp", "self.blocks.10",
+                                      "self.blocks.10.mlp", "self.blocks-2"}));
+  const Json& all = (*modules)["rows"][0]["cells"];
+  EXPECT_EQ(all[1], 120 * kMs);
+  EXPECT_EQ(all[2], 100.0);
+  EXPECT_EQ(all[3], 0u) << "none of it was at an operator of its own";
+  EXPECT_EQ(all[4], 60 * kMs);
+  EXPECT_EQ(all[6], 60 * kMs);
 }
 
 TEST_F(Modules, OfNoCompileThereIsNothing) {

@@ -23,7 +23,7 @@ using testing::Not;
 std::string page_of(const Recording& recording, const std::vector<CompileIndex>& compiles = {}) {
   const Attribution attribution(recording);
   PageSink sink;
-  EXPECT_TRUE(write_html(Analysis(attribution), compiles, sink));
+  EXPECT_TRUE(write_html(Analysis(attribution), {.compiles = compiles}, sink));
   EXPECT_EQ(sink.finished, 1);
   return sink.text;
 }
@@ -60,6 +60,23 @@ TEST(HtmlPage, OfOneCompileHasNoOther) {
   const Json data = page_data(page_of(fake, {0}));
   EXPECT_EQ((*page_table(data, "compiles"))["rows"].size(), 1u);
   EXPECT_EQ(data["flame"]["groups"].size(), 1u);
+}
+
+TEST(HtmlPage, AnInstalledPackageCanBeUserCode) {
+  FakeRecording fake;
+  fake.sample(fake.thread(1, 1),
+              fake.stack({fake.python("/home/me/t.py", "main", 1),
+                          fake.python("/v/site-packages/transformers/bert.py", "run", 7)}));
+  const Attribution attribution(fake);
+  const Analysis analysis(attribution);
+  const auto first_line = [&](const ReportOptions& options) -> Json {
+    PageSink sink;
+    EXPECT_TRUE(write_html(analysis, options, sink));
+    return (*page_table(page_data(sink.text), "lines"))["rows"][0]["cells"][0];
+  };
+  EXPECT_EQ(first_line({}), "/home/me/t.py:1");
+  EXPECT_EQ(first_line({.user_packages = {"transformers"}}),
+            "/v/site-packages/transformers/bert.py:7");
 }
 
 TEST(HtmlPage, AnEmptyRecordingIsAPageToo) {

@@ -8,8 +8,10 @@
 #include <set>
 
 #include "symbolizer/export/compiles_json.h"
+#include "symbolizer/export/html/report_page.h"
 #include "symbolizer/report/report.h"
 #include "tests/unit/fake_edges.h"
+#include "tests/unit/page_data.h"
 
 namespace dynprof {
 namespace {
@@ -163,6 +165,13 @@ TEST_F(StartUpTest, InTheReportAndTheLedger) {
                               "the last compile. "));
   EXPECT_THAT(text, HasSubstr("\n#    At s    For s  What\n     0.00     0.30  imports\n"
                               "     0.30     0.30  compiles\n"));
+  PageSink sink;
+  ASSERT_TRUE(write_html(analysis, {}, sink));
+  const Json page = page_data(sink.text);
+  const Json* table = page_table(page, "startup");
+  ASSERT_NE(table, nullptr);
+  ASSERT_EQ((*table)["rows"].size(), 2u);
+  EXPECT_EQ((*table)["rows"][1]["cells"], (Json{"100", 300 * kMs, 300 * kMs, 50.0, "compiles"}));
   const Json start_up = Json::parse(compiles_json(analysis))["start_up"];
   ASSERT_EQ(start_up.size(), 1u);
   EXPECT_EQ(start_up[0]["process"], 100);

@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "symbolizer/export/export.h"
 #include "user/cli/nearest_word.h"
+#include "user/cli/pid_list.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/usage_error.h"
 #include "version.h"
@@ -24,31 +24,6 @@ constexpr const char* kDescription =
     "Shows where a live Python process spends its torch.compile time, by trace id.\nTo start:  "
     "sudo dynprof-bpf --pid PID     (Ctrl-C stops it and prints the report)\nWithout a verb, the "
     "options are those of `record`.";
-
-Result<std::vector<std::int32_t>> parse_pids(const std::string& text) {
-  std::vector<std::int32_t> pids;
-  std::string_view rest = text;
-  while (true) {
-    std::string_view word = rest.substr(0, rest.find(','));
-    std::int32_t pid = 0;
-    auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), pid);
-    if (failure != std::errc() || end != word.data() + word.size() || pid <= 0)
-      return usage_error(fmt::format("'{}' is not a process id", word),
-                         "for example --pid 4242, or --pid 4242,4243");
-    if (std::find(pids.begin(), pids.end(), pid) == pids.end()) pids.push_back(pid);
-    if (word.size() == rest.size()) break;
-    rest.remove_prefix(word.size() + 1);
-  }
-  return pids;
-}
-
-Result<std::int32_t> one_pid(const std::string& text, const char* verb) {
-  ASSIGN_OR_RETURN(auto pids, parse_pids(text));
-  if (pids.size() != 1)
-    return usage_error(fmt::format("{} reads one process", verb),
-                       fmt::format("for example {} --pid 4242", verb));
-  return pids.front();
-}
 
 struct RawOptions {
   std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
@@ -186,6 +161,7 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--symbols", line.exports.symbols,
                    "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
+  add_user_code(*verb, line.exports.user_code);
   add_trace_size(*verb, raw);
   std::string formats = "Formats:\n";
   for (const ExportFormat& format : export_formats())

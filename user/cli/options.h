@@ -45,6 +45,7 @@ struct ExportOptions {
   bool cpu_only = false;
   std::uint64_t max_trace_bytes = kMaxTraceBytes;
   std::string symbols;
+  std::vector<std::string> user_code;  // packages, of html
 };
 
 struct CompareOptions {

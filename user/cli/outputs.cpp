@@ -42,8 +42,7 @@ class Outputs {
 
   // What is to be printed, and report.txt.
   std::string write_report() {
-    ReportOptions options;
-    options.user_packages = options_.user_packages;
+    ReportOptions options = report_options();
     std::string report = render_report(analysis_, options);
     if (dot_.empty()) {  // the two tables stand in for the pictures
       options.tables = true;
@@ -97,7 +96,13 @@ class Outputs {
   void write_page() {
     auto file = directory_.file("report.html");
     if (!file) return failed(file.error());
-    if (auto done = write_html(analysis_, {}, **file); !done) failed(done.error());
+    if (auto done = write_html(analysis_, report_options(), **file); !done) failed(done.error());
+  }
+
+  ReportOptions report_options() const {
+    ReportOptions options;
+    options.user_packages = options_.user_packages;
+    return options;
   }
 
   void find_dot_program() {

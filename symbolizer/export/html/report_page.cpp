@@ -31,10 +31,8 @@ std::vector<std::string> about_lines(const Selection& selection) {
   return lines;
 }
 
-Result<void> write_html(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
-                        ByteSink& sink) {
-  ReportOptions options;
-  options.compiles = compiles;
+Result<void> write_html(const Analysis& analysis, const ReportOptions& options, ByteSink& sink) {
+  const std::vector<CompileIndex>& compiles = options.compiles;
   const Selection selection = select_samples(analysis, options);
   const Meta& meta = analysis.attribution().recording().meta();
   Page page;
@@ -58,8 +56,10 @@ Result<void> write_html(const Analysis& analysis, const std::vector<CompileIndex
 
   page.tables.push_back(compile_table(selection, flame));
   page.tables.push_back(user_line_table(selection));
+  page.tables.push_back(module_table(selection));
   page.tables.push_back(wait_table(selection));
   if (compiles.empty()) {
+    page.tables.push_back(start_up_table(selection));
     page.tables.push_back(process_table(selection));
     for (PageTable& table : gpu_tables(selection)) page.tables.push_back(std::move(table));
   }

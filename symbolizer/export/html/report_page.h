@@ -12,9 +12,8 @@
 
 namespace dynprof {
 
-// Of `compiles` alone, or of everything if there are none.
-Result<void> write_html(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
-                        ByteSink& sink);
+// Of `options`, its compiles (none: everything) and user_packages count.
+Result<void> write_html(const Analysis& analysis, const ReportOptions& options, ByteSink& sink);
 
 // The report's lines on how it was recorded and how complete it is, without their "# ".
 std::vector<std::string> about_lines(const Selection& selection);

@@ -61,6 +61,50 @@ PageTable user_line_table(const Selection& selection) {
   return table;
 }
 
+PageTable module_table(const Selection& selection) {
+  PageTable table{"modules", "nn.Modules"};
+  ModuleRows modules = module_rows(selection, kMaxRows);
+  table.left_out = modules.left_out;
+  table.note = fmt::format(
+      "{:.2f} s in which compiles were at an operator of a module. Total: with the modules inside "
+      "it; the phases are of that.",
+      static_cast<double>(modules.sum_ns) * 1e-9);
+  table.columns = {{"Module"},
+                   {"Total", ColumnType::kSeconds},
+                   {"Share", ColumnType::kPercent},
+                   {"Own", ColumnType::kSeconds},
+                   {"Dynamo", ColumnType::kSeconds},
+                   {"AOT", ColumnType::kSeconds},
+                   {"Inductor", ColumnType::kSeconds}};
+  for (ModuleRow& row : modules.rows)
+    table.rows.push_back(
+        {{std::move(row.path), cell_of(row.total_ns), share(row.total_ns, modules.sum_ns),
+          cell_of(row.own_ns), cell_of(row.of(LineUse::kTracing)),
+          cell_of(row.of(LineUse::kRetracing)), cell_of(row.of(LineUse::kLowering))}});
+  return table;
+}
+
+PageTable start_up_table(const Selection& selection) {
+  PageTable table{"startup", "Start-up"};
+  table.note =
+      "Of the main thread, from the process's exec to its first step without a compile. Own code: "
+      "anything that is none of the others.";
+  table.columns = {{"Process"},
+                   {"At", ColumnType::kSeconds},
+                   {"For", ColumnType::kSeconds},
+                   {"Share", ColumnType::kPercent},
+                   {"What"}};
+  for (const StartUp& start_up : selection.analysis.start_ups()) {
+    const std::uint64_t whole = start_up.end_ns - start_up.begin_ns;
+    for (const StartUpSlice& slice : start_up.slices)
+      table.rows.push_back(
+          {{std::to_string(start_up.pid), cell_of(slice.begin_ns - start_up.begin_ns),
+            cell_of(slice.end_ns - slice.begin_ns), share(slice.end_ns - slice.begin_ns, whole),
+            std::string(start_up_text(slice.part))}});
+  }
+  return table;
+}
+
 PageTable wait_table(const Selection& selection) {
   PageTable table{"waits", "Waits"};
   WaitSums sums = sum_waits(selection);

@@ -12,6 +12,9 @@ namespace dynprof {
 
 PageTable compile_table(const Selection& selection, const FlameData& flame);
 PageTable user_line_table(const Selection& selection);
+// What it cost to compile the operators of each nn.Module.
+PageTable module_table(const Selection& selection);
+PageTable start_up_table(const Selection& selection);
 PageTable wait_table(const Selection& selection);
 PageTable process_table(const Selection& selection);
 // Nothing where a recording has no GPU work.
