@@ -14,13 +14,15 @@ constexpr std::uint32_t kRingBytes = 32 << 20;
 
 class LoadedGpuKernel final : public GpuKernel {
  public:
-  explicit LoadedGpuKernel(Skeleton<gpu_bpf> skeleton) : skeleton_(std::move(skeleton)) {}
+  LoadedGpuKernel(Skeleton<gpu_bpf> skeleton, ClosingProcess* closing)
+      : skeleton_(std::move(skeleton)), deleter_{closing} {}
 
   Result<Link> attach(GpuProbe probe, pid_t pid, const std::string& path, std::uint64_t location,
                       std::uint64_t semaphore) override {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = semaphore);
     Link link(
-        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), location, &options));
+        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), location, &options),
+        deleter_);
     if (!link) return bpf_error("cannot probe libdynprof_cupti.so", errno);
     return link;
   }
@@ -30,7 +32,8 @@ class LoadedGpuKernel final : public GpuKernel {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie);
     auto& programs = skeleton_->progs;
     Link link(bpf_program__attach_uprobe_opts(stub ? programs.gpu_stub_called : programs.gpu_called,
-                                              pid, path.c_str(), location, &options));
+                                              pid, path.c_str(), location, &options),
+              deleter_);
     if (!link) return bpf_error("cannot probe a function of CUDA", errno);
     return link;
   }
@@ -51,6 +54,7 @@ class LoadedGpuKernel final : public GpuKernel {
   }
 
   Skeleton<gpu_bpf> skeleton_;
+  LinkDeleter deleter_;
 };
 
 }  // namespace
@@ -69,7 +73,8 @@ Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
   skeleton->rodata->gpu_wakeup_bytes = kRingBytes / 8;
   TRY(load_object(kPrograms, *skeleton));
   TRY(kernel.add_ring(bpf_map__fd(maps.gpu_events)));
-  return std::unique_ptr<GpuKernel>(std::make_unique<LoadedGpuKernel>(std::move(skeleton)));
+  return std::unique_ptr<GpuKernel>(
+      std::make_unique<LoadedGpuKernel>(std::move(skeleton), kernel.closing()));
 }
 
 }  // namespace dynprof

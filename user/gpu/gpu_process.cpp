@@ -9,7 +9,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "user/gpu/usdt_notes.h"
@@ -151,7 +150,7 @@ CudaMappings find_cuda(const std::vector<Mapping>& mappings) {
 }
 
 Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuTier tier, GpuKernel& kernel) {
-  if (!links_.empty()) close_links(std::move(links_));
+  if (!links_.empty()) close_together(std::move(links_));
   links_.clear();
   tier_ = GpuTier::kNone;
   if (tier == GpuTier::kLibrary) {
@@ -248,7 +247,7 @@ void GpuProcess::begin_detach() {
 bool GpuProcess::settled() const { return off_ || !status_ || is_gone(pid_); }
 
 void GpuProcess::finish_detach() {
-  close_links(std::move(links_));
+  close_together(std::move(links_));
   links_.clear();
   tier_ = GpuTier::kNone;
 }
@@ -285,12 +284,6 @@ void GpuProcess::name(std::uint32_t id, StringId text) {
 StringId GpuProcess::name(std::uint32_t id) const {
   auto at = names_.find(id);
   return at == names_.end() ? 0 : at->second;
-}
-
-void close_links(std::vector<Link> links) {
-  std::vector<std::thread> threads;
-  for (Link& link : links) threads.emplace_back([&link] { link.reset(); });
-  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace dynprof

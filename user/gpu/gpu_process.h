@@ -78,7 +78,4 @@ class GpuProcess {
   std::unordered_map<std::uint32_t, Stub> stubs_;  // by tid
 };
 
-// Each in a thread of its own: together they take as long as one.
-void close_links(std::vector<Link> links);
-
 }  // namespace dynprof

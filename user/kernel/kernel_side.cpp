@@ -7,11 +7,16 @@
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "process.skel.h"
 #include "sampler.skel.h"
 #include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
 #include "user/kernel/bpf_object.h"
+#include "user/kernel/closing_process.h"
 #include "user/kernel/pid_namespace.h"
 #include "watchpoints.skel.h"
 
@@ -26,13 +31,13 @@ class LoadedKernelSide final : public KernelSide {
  public:
   LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
                    Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes,
-                   const DirectMap& direct_map, const KernelSideOptions& options)
-      : sampler_(std::move(sampler)),
+                   std::unique_ptr<ClosingProcess> closing, const DirectMap& direct_map)
+      : closing_(std::move(closing)),
+        sampler_(std::move(sampler)),
         process_(std::move(process)),
         watchpoints_(std::move(watchpoints)),
         uprobes_(std::move(uprobes)),
-        direct_map_(direct_map),
-        may_probe_(options.probes) {}
+        direct_map_(direct_map) {}
 
   Result<void> prepare(bool watchpoints) {
     if (watchpoints) {
@@ -85,7 +90,8 @@ class LoadedKernelSide final : public KernelSide {
   const DirectMap& direct_map() const override { return direct_map_; }
 
   WatchArmer* armer() const override { return armer_.get(); }
-  bool may_probe() const override { return may_probe_; }
+  bool may_probe() const override { return closing_ != nullptr; }
+  ClosingProcess* closing() const override { return closing_.get(); }
 
   Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) override {
     return watch(begin ? watchpoints_->progs.inline_begun : watchpoints_->progs.inline_ended,
@@ -98,7 +104,8 @@ class LoadedKernelSide final : public KernelSide {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .retprobe = false);
     start_of_bpf_call();
     Link link(
-        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), offset, &options));
+        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), offset, &options),
+        {.closing = closing_.get()});
     if (!link) return bpf_error(fmt::format("cannot probe {}", what), errno);
     return link;
   }
@@ -175,13 +182,13 @@ class LoadedKernelSide final : public KernelSide {
     return programs.clock_read;
   }
 
+  std::unique_ptr<ClosingProcess> closing_;
   Skeleton<sampler_bpf> sampler_;
   Skeleton<process_bpf> process_;
   Skeleton<watchpoints_bpf> watchpoints_;
   Skeleton<uprobes_bpf> uprobes_;
   std::uint32_t next_clock_slot_ = 0;
   DirectMap direct_map_;
-  bool may_probe_;
   std::unique_ptr<WatchArmer> armer_;
   EventRings rings_;
 };
@@ -232,11 +239,36 @@ Result<Skeleton<S>> load_torch_programs(const char* programs, const PidNamespace
   return skeleton;
 }
 
+// Another descriptor of what is attached: it stays attached when the link is destroyed.
+UniqueFd keep_attached(const bpf_link* link) {
+  return UniqueFd(fcntl(bpf_link__fd(link), F_DUPFD_CLOEXEC, 0));
+}
+
 }  // namespace
 
-void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
+void LinkDeleter::operator()(bpf_link* link) const {
+  std::vector<UniqueFd> last;
+  if (closing != nullptr) last.push_back(keep_attached(link));
+  bpf_link__destroy(link);
+  if (!last.empty() && last[0]) closing->close(std::move(last));
+}
+
+void close_together(std::vector<Link> links) {
+  std::map<ClosingProcess*, std::vector<UniqueFd>> last;
+  for (Link& link : links) {
+    ClosingProcess* closing = link.get_deleter().closing;
+    if (!link || closing == nullptr) continue;
+    if (UniqueFd kept = keep_attached(link.get())) last[closing].push_back(std::move(kept));
+    bpf_link__destroy(link.release());
+  }
+  for (auto& [closing, descriptors] : last) closing->close(std::move(descriptors));
+}
 
 Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
+  std::unique_ptr<ClosingProcess> closing;
+  if (options.probes) {
+    ASSIGN_OR_RETURN(closing, ClosingProcess::start());
+  }
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   DirectMap direct_map = options.direct_map ? find_direct_map() : DirectMap();
   auto sampler = load_sampler(options, ours, direct_map);
@@ -260,7 +292,7 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   ASSIGN_OR_RETURN(auto uprobes, load_torch_programs<uprobes_bpf>("probe", ours, **sampler));
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
-                                                   direct_map, options);
+                                                   std::move(closing), direct_map);
   TRY(loaded->prepare(options.watchpoints && options.probes));
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }

@@ -26,6 +26,8 @@ struct bpf_link;
 
 namespace dynprof {
 
+class ClosingProcess;
+
 struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
   bool watchpoints = true;
@@ -39,9 +41,13 @@ using Counters = std::array<std::uint64_t, DP_COUNTER_COUNT>;
 
 // A program attached to something; detached when destroyed.
 struct LinkDeleter {
+  ClosingProcess* closing = nullptr;  // detaches it, soon; outlives it
   void operator()(bpf_link* link) const;
 };
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
+
+// At the same time, after those that were destroyed before.
+void close_together(std::vector<Link> links);
 
 // A hardware watchpoint with a program attached to it. Not armed it keeps its slot, and costs its thread
 // nothing.
@@ -93,6 +99,8 @@ class KernelSide {
   virtual bool may_probe() const = 0;
   // Sends an inline event whenever this watchpoint on the first or last instruction is hit.
   virtual Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) = 0;
+  // Closes the links of probes; waits for them when destroyed. Null: probes are not wanted.
+  virtual ClosingProcess* closing() const = 0;
   // Probes the instruction at this offset of a file that the process maps, in that process alone. The
   // path names the file for the kernel (user/target/function_offsets.h); `what` is for error texts.
   virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,

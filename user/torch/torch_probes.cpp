@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -104,22 +105,16 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
   if (node_.begin) (void)probe(Probe::kNodeRaised, (*places)[kRaises] ? kRaises : kRaisesLater);
 }
 
-// The kernel takes a tenth of a second for each: events must not wait for that.
-void TorchProbes::close_later(std::vector<Link> links) {
-  closing_.push_back(std::async(std::launch::async, [links = std::move(links)]() mutable {
-    while (!links.empty()) links.pop_back();
-  }));
-}
-
 void TorchProbes::detach() {
+  std::vector<Link> all = std::exchange(runs_, {});
+  std::move(clock_.begin(), clock_.end(), std::back_inserter(all));
   clock_.clear();
-  runs_.clear();
-  closing_.clear();  // waits for them
+  close_together(std::move(all));
 }
 
 void TorchProbes::give_up_clock(pid_t pid) {
   if (clock_.empty()) return;
-  close_later(std::exchange(clock_, {}));
+  close_together(std::exchange(clock_, {}));
   add_problem(fmt::format(
       "process {} calls time.time_ns more than {} times a second outside of torch.compile: the "
       "probe was removed, and begin and end of compiles and phases come from samples from now on",
@@ -170,7 +165,7 @@ void TorchProbes::count_run(std::uint64_t now_ns) {
   if (now_ns / kSecondNs != std::exchange(second_, now_ns / kSecondNs)) runs_in_second_ = 0;
   if (++runs_in_second_ < kMaxRunsPerSecond || runs_.empty()) return;
   runs_given_up_ = true;
-  close_later(std::exchange(runs_, {}));
+  close_together(std::exchange(runs_, {}));
   add_problem(
       fmt::format("compiled regions run more than {} times a second: their probes were removed, "
                   "and later runs are not recorded",

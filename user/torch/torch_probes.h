@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <future>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -46,15 +45,13 @@ class TorchProbes {
  private:
   void attach_clock(KernelSide& kernel, RemoteObjects& objects, const PythonRuntime& runtime);
   void attach_runs(KernelSide& kernel, pid_t pid, const std::vector<Mapping>& mappings);
-  void close_later(std::vector<Link> links);
   void count_run(std::uint64_t now_ns);
   void write_ends(const std::vector<OpenRuns::Run>& runs, bool last_is_known, SpanEdge edge,
                   RecordingWriter& writer);
   void add_problem(const std::string& problem);
 
   std::vector<Link> clock_;
-  std::vector<Link> runs_;  // probes on ends behind those on begins
-  std::vector<std::future<void>> closing_;
+  std::vector<Link> runs_;
   dp_code_range region_ = {}, node_ = {};
   std::uint64_t second_ = 0;  // of the last runs, and how many
   std::uint32_t runs_in_second_ = 0;
