@@ -32,7 +32,6 @@ void append_start_up(std::string& out, const Selection& selection) {
     const char* until = start_up.first_step_seen ? "the second step without a compile"
                         : compiled               ? "the end of the last compile"
                                                  : "the end of the recording";
-    out += "#\n";
     append_comment(out, fmt::format("Start-up of process {}, its main thread: {:.2f} s to {}. {}",
                                     start_up.pid, seconds(start_up.end_ns - start_up.begin_ns),
                                     until, sums_text(start_up)));
@@ -40,6 +39,7 @@ void append_start_up(std::string& out, const Selection& selection) {
     for (const StartUpSlice& slice : start_up.slices)
       out += fmt::format("{:>9.2f}{:>9.2f}  {}\n", seconds(slice.begin_ns - start_up.begin_ns),
                          seconds(slice.end_ns - slice.begin_ns), start_up_text(slice.part));
+    out += "#\n";
   }
 }
 

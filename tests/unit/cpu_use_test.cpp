@@ -46,7 +46,7 @@ TEST_F(CpuUseTest, OthersAreWhatIsLeftOfTheMachine) {
              "others": [{"name": "make", "cpu_ns": 300000000}, {"name": "sh", "cpu_ns": 90000000}]})");
   const std::string text = report();
   EXPECT_THAT(text, HasSubstr("\n  Interference   other processes used 48 % of the machine's CPU "
-                              "time (make 0.30 s, sh 0.09 s); idle 30 %\n"));
+                              "time (make 0.30 s, sh 0.09 s); idle\n                 30 %\n"));
   EXPECT_THAT(text, HasSubstr("\n# CPU time of the machine (2 CPUs): target 20.0 %, started for "
                               "compiles 0.0 %, dynprof-bpf 2.0 %,\n#   others 48.0 % (make 0.30 s, "
                               "sh 0.09 s), idle 30.0 %\n"));

@@ -149,7 +149,7 @@ PageTable process_table(const Selection& selection) {
     table.rows.push_back(
         {{row.work, joined ? selection.attribution().label(row.compile) : std::string("-"),
           cell_of(row.count), cell_of(row.cpu_ns), cell_of(row.wall_ns),
-          cell_of(row.peak_bytes >> 20)}});
+          cell_of((row.peak_bytes + (1u << 19)) >> 20)}});
   }
   return table;
 }
