@@ -2,8 +2,10 @@
 
 #include <array>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "user/generated/gc_walk.h"
+#include "user/target/snapshot_memory.h"
 
 namespace dynprof {
 namespace {
@@ -55,14 +57,25 @@ class Search {
  public:
   explicit Search(PythonObjects& python) : python_(python) {}
 
+  // torch registers one for each object that a compile has guards on, so most of hundreds lead to the same few check
+  // managers. They are looked at in pages that are read as a whole; a check manager that is new is then read from the
+  // process.
   void by_finalizers(Deadline deadline) {
     auto type = python_.global("weakref", "finalize");
     auto registry = type ? python_.objects().type_get(*type, "_registry") : std::nullopt;
     auto items = registry ? python_.values().dict_items(*registry, kMaxFinalizers) : std::nullopt;
+    SnapshotMemory pages(python_.objects().memory());
+    RemoteObjects objects(pages, python_.objects().layout());
+    objects.set_str_type(python_.runtime().str_type);
+    PythonObjects held(objects, python_.runtime());
+    std::unordered_set<std::uint64_t> checks;
     for (const DictEntry& item : items.value_or(std::vector<DictEntry>())) {
       if (over(deadline)) return;
+      const auto seen = check_manager_of(held, item.value);
+      if (!seen || checks.contains(*seen)) continue;
       auto check = check_manager_of(python_, item.value);
       if (!check) continue;
+      checks.insert(*check);
       if (auto manager = python_.attribute(*check, {"guard_manager"})) add(*manager, *check);
     }
   }
