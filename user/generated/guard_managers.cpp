@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "user/generated/gc_walk.h"
-#include "user/target/snapshot_memory.h"
+#include "user/generated/held_objects.h"
 
 namespace dynprof {
 namespace {
@@ -64,14 +64,11 @@ class Search {
     auto type = python_.global("weakref", "finalize");
     auto registry = type ? python_.objects().type_get(*type, "_registry") : std::nullopt;
     auto items = registry ? python_.values().dict_items(*registry, kMaxFinalizers) : std::nullopt;
-    SnapshotMemory pages(python_.objects().memory());
-    RemoteObjects objects(pages, python_.objects().layout());
-    objects.set_str_type(python_.runtime().str_type);
-    PythonObjects held(objects, python_.runtime());
+    HeldObjects held(python_);
     std::unordered_set<std::uint64_t> checks;
     for (const DictEntry& item : items.value_or(std::vector<DictEntry>())) {
       if (over(deadline)) return;
-      const auto seen = check_manager_of(held, item.value);
+      const auto seen = check_manager_of(held.python(), item.value);
       if (!seen || checks.contains(*seen)) continue;
       auto check = check_manager_of(python_, item.value);
       if (!check) continue;
@@ -111,14 +108,14 @@ class Search {
   std::unordered_map<std::uint64_t, std::size_t> known_;
 };
 
-void read_parts(PythonObjects& python, std::optional<std::uint64_t> list, std::size_t max_bytes,
-                std::vector<std::string>& parts, bool& truncated) {
+void read_parts(PythonObjects& python, HeldObjects& held, std::optional<std::uint64_t> list,
+                std::size_t max_bytes, std::vector<std::string>& parts, bool& truncated) {
   if (!list) return;
   auto items = python.values().list_items(*list, kMaxParts);
   std::size_t used = 0;
   for (std::uint64_t item : items.value_or(std::vector<std::uint64_t>())) {
-    auto part = python.text(item, max_bytes - used);
-    if (!part) continue;
+    auto part = held.python().text(item, max_bytes - used);
+    if (!part || !python.alive(item)) continue;
     used += part->text.size();
     truncated = truncated || part->truncated;
     parts.push_back(std::move(part->text));
@@ -143,12 +140,13 @@ std::optional<GuardText> read_guards(PythonObjects& python, const GuardManager& 
   auto list = python.attribute(guards.manager, {"code_parts"});
   if (!list) return std::nullopt;
   GuardText text;
-  read_parts(python, list, max_bytes, text.parts, text.truncated);
+  HeldObjects held(python);
+  read_parts(python, held, list, max_bytes, text.parts, text.truncated);
   if (text.parts.empty()) return std::nullopt;
   if (guards.check_manager != 0) {
     auto shapes =
         python.attribute(guards.check_manager, {"shape_code_parts", "verbose_code_parts", "exprs"});
-    read_parts(python, shapes, max_bytes, text.shape_parts, text.truncated);
+    read_parts(python, held, shapes, max_bytes, text.shape_parts, text.truncated);
   }
   return text;
 }
