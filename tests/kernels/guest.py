@@ -110,7 +110,8 @@ def kinds_of_stacks(dump):
 def check_spin(out, said, native=True, python=True):
     dump = dump_of(out)
     functions = {frame[0] for frame in dump["frames"]}
-    assert len(dump["samples"]) > 50, f"{len(dump['samples'])} samples\n{said}"
+    # Of some 500: an emulated CPU gets what the host's other work leaves, and loses the timers of the rest.
+    assert len(dump["samples"]) > 20, f"{len(dump['samples'])} samples\n{said}"
     if python:
         assert {"leaf", "outer"} <= functions, functions
     kinds = kinds_of_stacks(dump)
@@ -121,7 +122,8 @@ def check_spin(out, said, native=True, python=True):
         counts = f"native in the first 1.5 s: {len(early_native)} of {len(early)}"
         assert early and len(early_native) > 0.8 * len(early), counts
     else:
-        assert not with_native
+        frames = {dump["frames"][frame][0] for _, frame in dump["stacks"] if dump["frames"][frame][4] == NATIVE_FRAME}
+        assert not with_native, f"{len(with_native)} of {len(dump['samples'])} with native frames: {frames}\n{said}"
     lost = {key: value for key, value in json.loads((out / "compiles.json").read_text())["lost"].items() if value}
     return f"{len(dump['samples'])} samples, {len(with_native)} with native frames, {len(dump['waits'])} waits; {lost}"
 
