@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/html/flame_data.h"
 #include "symbolizer/export/html/tables.h"
 #include "symbolizer/export/html/timeline_data.h"
@@ -69,6 +70,11 @@ Result<void> write_html(const Analysis& analysis, const std::vector<CompileIndex
   add_code(page, selection);
   page.about = about_lines(selection);
   return write_page(page, sink);
+}
+
+Result<void> export_html(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_html(request.analysis, request.compiles, *sink);
 }
 
 }  // namespace dynprof
