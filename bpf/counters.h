@@ -56,20 +56,20 @@
   DP_COUNTER(WAIT_STACK_LOST, "wait_stack_lost", "waits whose stack was lost")                     \
   DP_COUNTER(SWITCH_UNTOLD, "switch_untold",                                                       \
              "missed sched_switch events: the end of the wait is inferred from CPU time")          \
-  /* counted by user space */                                                                      \
-  DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
-  DP_COUNTER(EDGE_LOST, "edge_lost", "times exact events of a thread were lost")                   \
-  DP_COUNTER(INLINE_LATE, "inline_late",                                                           \
-             "times Dynamo began to trace before user functions were counted")                     \
-  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "malformed events")                               \
-  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts could not be merged")     \
   /* the GPU: the first three by the kernel side, the others by the library in the target */       \
   DP_COUNTER(GPU_LAUNCH_LOST, "gpu_launch_lost", "GPU launches without a stack, ring buffer full") \
   DP_COUNTER(GPU_RECORD_LOST, "gpu_record_lost", "GPU records lost, ring buffer full")             \
   DP_COUNTER(GPU_NAME_LOST, "gpu_name_lost", "names of kernels lost, ring buffer full")            \
   DP_COUNTER(GPU_TARGET_LOST, "gpu_target_lost", "GPU records lost inside the target")             \
   DP_COUNTER(GPU_RATE_CAPPED, "gpu_rate_capped", "GPU calls left out by the rate cap")             \
-  DP_COUNTER(GPU_IMPLAUSIBLE, "gpu_implausible", "GPU records with impossible times")
+  DP_COUNTER(GPU_IMPLAUSIBLE, "gpu_implausible", "GPU records with impossible times")              \
+  /* counted by user space */                                                                      \
+  DP_COUNTER(UNREADABLE_CODE, "unreadable_code", "code objects gone before they could be read")    \
+  DP_COUNTER(EDGE_LOST, "edge_lost", "times exact events of a thread were lost")                   \
+  DP_COUNTER(INLINE_LATE, "inline_late",                                                           \
+             "times Dynamo began to trace before user functions were counted")                     \
+  DP_COUNTER(MALFORMED_EVENT, "malformed_event", "malformed events")                               \
+  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts could not be merged")
 
 enum dp_counter {
 #define DP_COUNTER_ID(id, name, sentence) DP_COUNT_##id,

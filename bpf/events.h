@@ -11,18 +11,24 @@
 #include "bpf/limits.h"
 #include "bpf/targets.h"
 
+/* Events that are one struct and nothing else: X(kind, number, struct). */
+#define DP_PLAIN_EVENTS(X)                                               \
+  X(DP_EVENT_PHASE, 5, dp_phase_event) /* torch reads the clock */       \
+  X(DP_EVENT_PROBE, 6, dp_probe_event) /* one of torch's native calls */ \
+  X(DP_EVENT_WAIT, 9, dp_wait_event)   /* time a thread was off the CPU */
+
 enum dp_event_kind {
   DP_EVENT_SAMPLE = 1,
   DP_EVENT_FORK = 2, /* struct dp_process_event; a new process (not a thread) */
   DP_EVENT_EXEC = 3,
   DP_EVENT_EXIT = 4,    /* the last thread of a process is gone */
-  DP_EVENT_PHASE = 5,   /* struct dp_phase_event: torch reads the clock */
-  DP_EVENT_PROBE = 6,   /* struct dp_probe_event */
   DP_EVENT_INLINE = 7,  /* struct dp_inline_event */
-  DP_EVENT_WAIT = 9,    /* struct dp_wait_event: time a thread was off the CPU */
   DP_EVENT_REAPED = 10, /* struct dp_process_event; ended and waited for: its CPU time is final */
   /* struct dp_sample: where a thread was when it left the CPU. */
   DP_EVENT_WAIT_STACK = 11,
+#define DP_EVENT_NUMBER(kind, number, type) kind = number,
+  DP_PLAIN_EVENTS(DP_EVENT_NUMBER)
+#undef DP_EVENT_NUMBER
 };
 
 struct dp_event_header {

@@ -15,7 +15,7 @@ class Names {
 
   bool create();  // once, before the first intern; false: no memory
 
-  // Any thread. 0: nullptr, an empty name, or no room left (told apart by the caller's text).
+  // Any thread. 0: nullptr, an empty name, or no room left (the caller's text distinguishes them).
   std::uint32_t intern(const char* text);
 
   // Ids are 1 … count(). text() is for ids that count() covered.

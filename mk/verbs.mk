@@ -28,7 +28,7 @@ check: setup test-interpreters  ## everything: style, unit tests (plain and sani
 	$(Q)scripts/check.py --beside reading,unit-san,fuzz,tidy style unit load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
 
-# CPythons newer than Debian 12 has, where they can be had.
+# CPythons newer than those of Debian 12, where they are available.
 test-interpreters: setup
 	$(Q)scripts/interpreters.sh 3.14 3.15
 

@@ -18,7 +18,7 @@ documents=${root}/usr/share/doc/${package}
 
 install -D -m 755 "${build}/dynprof-bpf" "${root}/usr/bin/dynprof-bpf"
 strip --remove-section=.comment "${root}/usr/bin/dynprof-bpf"
-# No directory of the linker: only processes that are told to load it do.
+# Not in a directory of the linker: only processes with CUDA_INJECTION64_PATH load it.
 install -D -m 644 build/libdynprof_cupti.so "${root}/usr/lib/${package}/libdynprof_cupti.so"
 strip --strip-unneeded --remove-section=.comment "${root}/usr/lib/${package}/libdynprof_cupti.so"
 install -D -m 644 "${build}/dynprof-bpf.1" "${root}/usr/share/man/man1/dynprof-bpf.1"

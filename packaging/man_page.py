@@ -46,7 +46,7 @@ dynprof-bpf compare before after
 """
 
 
-def told(program, *words):
+def output_of(program, *words):
     environment = {**os.environ, "COLUMNS": "200"}
     return subprocess.run([program, *words], capture_output=True, text=True, check=True, env=environment).stdout
 
@@ -85,8 +85,8 @@ def section(text):
 
 
 def page(program):
-    main = told(program, "--help")
-    version = told(program, "--version").split()[-1]
+    main = output_of(program, "--help")
+    version = output_of(program, "--version").split()[-1]
     verbs = re.findall(r"^  ([a-z]+)  +\S", main.split("Subcommands:")[1], re.M)
     made = int(os.environ.get("SOURCE_DATE_EPOCH", datetime.datetime.now().timestamp()))
     date = datetime.datetime.fromtimestamp(made, datetime.timezone.utc).date()
@@ -98,7 +98,7 @@ def page(program):
     yield INTRODUCTION.rstrip()
     yield ".SH OPTIONS\n" + section(main.split("Subcommands:")[0].split("Usage:")[1].split("\n", 1)[1])
     for verb in verbs:
-        yield f".SH {verb.upper()}\n" + section(told(program, verb, "--help"))
+        yield f".SH {verb.upper()}\n" + section(output_of(program, verb, "--help"))
     yield END.rstrip()
 
 

@@ -53,7 +53,7 @@ def options_table(options):
 
 
 def verb_section(program, verb):
-    options, around = man_page.options_of(man_page.told(program, verb, "--help"))
+    options, around = man_page.options_of(man_page.output_of(program, verb, "--help"))
     yield f"\n## {verb}\n"
     yield f"{around[0][:1].upper()}{around[0][1:]}.\n"
     yield from options_table(options)
@@ -61,7 +61,7 @@ def verb_section(program, verb):
 
 
 def command_line(program):
-    main = man_page.told(program, "--help")
+    main = man_page.output_of(program, "--help")
     usage, verbs = main.split("Subcommands:")
     options, around = man_page.options_of(usage)
     verbs = re.findall(r"^  ([a-z]+)  +(\S.*)$", verbs, re.M)

@@ -3,7 +3,7 @@
 # Unpacks the packages, with all that they need, below the cache directory (DYNPROF_CACHE, else
 # ~/.cache/dynprof-bpf); nothing is installed. INTERPRETERS/bin/python3.X runs one: in a mount namespace
 # of its own, in which that tree's /usr stands in for this machine's. Needs root and unshare(1).
-# Where the packages cannot be had it says so in one line and succeeds: the tests then run without.
+# Where the packages are not available it says so in one line and succeeds: the tests then run without.
 set -euo pipefail
 
 readonly cache=${DYNPROF_CACHE:-${HOME}/.cache/dynprof-bpf}
@@ -57,7 +57,7 @@ source=$(mirror) || give_up "no Debian mirror in apt's sources"
 printf '  %-8s%s\n' PYTHONS "${versions[*]} from Debian unstable, unpacked in ${folder}"
 rm -rf "${folder}"
 mkdir -p "${folder}"
-unpack "${source}" >"${cache}/interpreters.log" 2>&1 || give_up "the packages cannot be had (see ${cache}/interpreters.log)"
+unpack "${source}" >"${cache}/interpreters.log" 2>&1 || give_up "the packages are not available (see ${cache}/interpreters.log)"
 for version in "${versions[@]}"; do
   write_runner "${version}"
   "${folder}/bin/python${version}" -c 'import ssl' || give_up "it does not run here"

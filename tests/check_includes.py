@@ -6,9 +6,9 @@ Prints one line per offence; exit status 1 when there is one.
 
 import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import tree_check
+
 GENERATED = re.compile(r"[a-z_0-9]+\.skel\.h|version\.h")
 
 # part -> what it may include: a folder, or a single header.
@@ -109,13 +109,5 @@ def offences(root):
                     yield f"{where}: {name} does not exist (includes are relative to the root)"
 
 
-def main():
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
-    found = list(offences(root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(offences))

@@ -4,9 +4,9 @@
 
 import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import tree_check
+
 FOLDERS = ("bpf", "user", "symbolizer", "cupti", "tests", "scripts", "packaging", "demo", "mk", "docs", ".ci")
 SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".mk", ".md", ".txt", ".yaml", ".json", ""}
 
@@ -69,17 +69,13 @@ def broken_mentions(root, path):
                 yield f"{number}: {mention} does not exist"
 
 
-def main():
-    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT
-    problems = []
+def offences(root):
     for path in sources(root):
         found = list(broken_mentions(root, path))
         if path.suffix == ".md":
             found += broken_links(path)
-        problems += [f"{path.relative_to(root)}:{one}" for one in found]
-    print("\n".join(problems), end="\n" if problems else "")
-    return 1 if problems else 0
+        yield from (f"{path.relative_to(root)}:{one}" for one in found)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(offences))

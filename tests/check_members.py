@@ -8,9 +8,9 @@ Of a struct, which is a record, only its functions count. Prints one line per of
 
 import re
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import tree_check
+
 FOLDERS = ("user", "symbolizer")
 MOST = 15
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n\\]|\\.)*$", re.S | re.M)
@@ -119,13 +119,5 @@ def offences(root):
                     yield f"{where}: {name} has {len(members)} public members, at most {MOST}: {', '.join(members)}"
 
 
-def main():
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
-    found = list(offences(root))
-    for line in found:
-        print(line)
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(offences))

@@ -3,9 +3,9 @@
 exempt by name."""
 
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+import tree_check
+
 FOLDERS = ("bpf", "user", "symbolizer", "cupti", "tests", "scripts", "demo", "mk")
 LIMITS = {".h": 450, ".c": 450, ".cpp": 450, ".py": 600, ".sh": 600, ".mk": 600}
 
@@ -14,19 +14,15 @@ def is_table(path):
     return path.stem.endswith(("_table", "_tables"))
 
 
-def main():
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT
-    too_long = []
+def offences(root):
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             limit = LIMITS.get(path.suffix)
             if limit and not is_table(path):
                 lines = path.read_text(encoding="utf-8", errors="replace").count("\n")
                 if lines > limit:
-                    too_long.append(f"{path.relative_to(root)}: {lines} lines, at most {limit}")
-    print("\n".join(too_long), end="\n" if too_long else "")
-    return 1 if too_long else 0
+                    yield f"{path.relative_to(root)}: {lines} lines, at most {limit}"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tree_check.main(offences))

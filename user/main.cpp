@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::exception& failure) {
-    print_error(error(std::string("cannot go on: ") + failure.what()));
+    print_error(error(std::string("cannot continue: ") + failure.what()));
     return 1;
   }
 }

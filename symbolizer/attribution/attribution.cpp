@@ -262,7 +262,7 @@ const PastCompile* Attribution::past(CompileIndex index) const {
 }
 
 const std::vector<PastBreak>* Attribution::graph_breaks(CompileIndex index) const {
-  if (auto told = state_->breaks.find(index); told != state_->breaks.end()) return &told->second;
+  if (auto seen = state_->breaks.find(index); seen != state_->breaks.end()) return &seen->second;
   // torch notes them once for all attempts: they are the last one's.
   const PastCompile* known = past(index);
   if (known == nullptr || !is_last_attempt(index)) return nullptr;

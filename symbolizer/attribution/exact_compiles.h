@@ -28,7 +28,7 @@ struct ExactCompile {
   std::size_t row = 0;       // of Spans::threads()
   SpanIndex root = kNoSpan;  // its whole compile, in that row
   ThreadId thread = 0;
-  TraceId id;  // not valid: no edge told it
+  TraceId id;  // not valid: no edge has it
   std::optional<CompileKind> kind;
   std::int32_t attempt = 0;
   bool attempt_told = false;  // by a phase's name, or by torch; else 0 is only what is likely

@@ -32,7 +32,7 @@ std::string_view launched_on_line(std::string_view line) {
   if (run == std::string_view::npos) return {};
   std::size_t begin = run;
   while (begin > 0 && is_word(line[begin - 1])) --begin;
-  // `self.name.run(` is told as `name`.
+  // `self.name.run(` is read as `name`.
   const std::string_view name = line.substr(begin, run - begin);
   if (name.empty() || name.size() > kMaxName || (name[0] >= '0' && name[0] <= '9')) return {};
   return name;

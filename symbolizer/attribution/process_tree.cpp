@@ -6,6 +6,7 @@
 
 #include "symbolizer/attribution/process_command.h"
 #include "symbolizer/attribution/process_peaks.h"
+#include "symbolizer/base/enum_text.h"
 #include "symbolizer/base/text.h"
 
 namespace dynprof {
@@ -142,23 +143,10 @@ class LifeReader {
 }  // namespace
 
 const char* join_rule_text(JoinRule rule) {
-  switch (rule) {
-    case JoinRule::kNone:
-      return "none";
-    case JoinRule::kWorker:
-      return "compile worker";
-    case JoinRule::kParent:
-      return "parent process";
-    case JoinRule::kSource:
-      return "source file";
-    case JoinRule::kForkingThread:
-      return "forking thread";
-    case JoinRule::kOnlyCompile:
-      return "only open compile";
-    case JoinRule::kShared:
-      return "shared";
-  }
-  return "none";
+  static constexpr const char* kTexts[] = {"none",        "compile worker", "parent process",
+                                           "source file", "forking thread", "only open compile",
+                                           "shared"};
+  return enum_text<JoinRule::kShared>(kTexts, rule, "none");
 }
 
 ProcessTree::ProcessTree(const Attribution& attribution)

@@ -15,7 +15,7 @@ namespace dynprof {
 std::string escape_terminal(std::string_view text);
 
 // Columns `text` takes on a terminal, each code point counted as one (East Asian wide characters
-// are not told apart). For text that escape_terminal made.
+// are not distinguished). For text that escape_terminal made.
 std::size_t display_width(std::string_view text);
 
 // At most `width` columns: what is too long loses its tail to "…", or its front if `keep_tail` (for

@@ -109,10 +109,10 @@ class Comparer {
     for (const auto& [name, side] : {std::pair("A", &a_), std::pair("B", &b_)}) {
       const Recording& recording = side->analysis.attribution().recording();
       note_if(recording.sample_count() < 100,
-              fmt::format("{} has {} samples: too few to tell more than large differences", name,
+              fmt::format("{} has {} samples: too few to show small differences", name,
                           recording.sample_count()));
       note_if(side->compiles.left_out > 0,
-              fmt::format("{}: {} compiles were over before the recording began, and are left out",
+              fmt::format("{}: {} compiles had ended before the recording began, and are left out",
                           name, side->compiles.left_out));
     }
     note_if(a_.compile_count + b_.compile_count == 0,

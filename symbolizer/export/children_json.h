@@ -1,7 +1,7 @@
 // The child processes of compiles as compiles.json has them.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "symbolizer/profile/analysis.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "symbolizer/export/exact_trace.h"
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_trace.h"
 #include "symbolizer/export/process_trace.h"
 #include "symbolizer/export/select.h"
@@ -339,6 +340,16 @@ Result<TraceMerges> write_chrome_trace(const Analysis& analysis, std::vector<Com
   targets[0].compiles = std::move(compiles);
   targets[0].open = [&]() -> Result<std::unique_ptr<ByteSink>> { return std::move(sink); };
   return write_chrome_traces(analysis, std::move(targets), max_bytes);
+}
+
+Result<void> export_chrome(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  const std::uint64_t limit = request.settings.max_trace_bytes;
+  ASSIGN_OR_RETURN(const TraceMerges merges,
+                   write_chrome_trace(request.analysis, request.compiles, std::move(sink), limit));
+  if (const std::string merged = merges.sentence(limit); !merged.empty() && request.settings.note)
+    request.settings.note(merged);
+  return {};
 }
 
 }  // namespace dynprof

@@ -14,6 +14,7 @@
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/children_json.h"
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_json.h"
 
 namespace dynprof {
@@ -404,6 +405,10 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   if (tree.known()) document["processes"] = processes_json(analysis);
   if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<void> export_json(const ExportRequest& request) {
+  return request.write(compiles_json(request.analysis, request.compiles));
 }
 
 }  // namespace dynprof

@@ -1,22 +1,12 @@
-// The formats of `export`, as a table, and the one function that writes any of them.
+// `export`: writes a recording in any of the formats of formats.h.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
-#include <string>
 #include <string_view>
-#include <vector>
 
-#include "symbolizer/base/file_output.h"
-#include "symbolizer/base/result.h"
-#include "symbolizer/export/chrome.h"
-#include "symbolizer/profile/analysis.h"
+#include "symbolizer/export/request.h"
 
 namespace dynprof {
-
-struct ExportRequest;
 
 struct ExportFormat {
   const char* name;
@@ -26,21 +16,6 @@ struct ExportFormat {
 };
 
 std::span<const ExportFormat> export_formats();
-
-struct ExportSettings {
-  std::uint64_t max_trace_bytes = kMaxTraceBytes;         // of a chrome trace
-  std::vector<std::string> user_packages{};               // of html, see ReportOptions
-  std::function<void(const std::string& sentence)> note;  // something worth knowing; may be empty
-};
-
-// Where an export goes: the new file `path`, "-" for stdout; compressed if the name ends in ".gz".
-struct ExportTarget {
-  std::string path;
-  int fd = -1;  // that file where it is open already: written to, neither closed nor removed
-};
-
-// Opened by each format itself, when it knows that it can be written.
-Result<std::unique_ptr<ByteSink>> open_target(const ExportTarget& target);
 
 // Writes `format` to `target`.
 // `compile` restricts it to the compiles find_compiles (select.h) takes it for, "": everything.

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/formats.h"
 #include "symbolizer/profile/call_tree.h"
 
 namespace dynprof {
@@ -122,6 +123,14 @@ Result<void> write_folded(const Analysis& analysis, const FoldedOptions& options
     out.flush_if_full();
   }
   return out.finish();
+}
+
+Result<void> export_folded(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  FoldedOptions options;
+  options.compiles = request.compiles;
+  options.waits = !request.compiles.empty() && !request.analysis.cpu_only();
+  return write_folded(request.analysis, options, *sink);
 }
 
 }  // namespace dynprof

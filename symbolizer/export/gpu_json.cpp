@@ -1,6 +1,7 @@
 #include "symbolizer/export/gpu_json.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "symbolizer/attribution/gpu_summary.h"
 #include "symbolizer/base/text.h"

@@ -1,7 +1,7 @@
 // The GPU's part of compiles.json.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "symbolizer/profile/analysis.h"
 

@@ -5,29 +5,13 @@
 
 #include "symbolizer/export/display.h"
 #include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/export/trace_metadata.h"
 
 namespace dynprof {
 namespace {
 
 // Kineto's: behind all processes of the host. Its GPU 0 to 15 are pid 0 to 15.
 constexpr std::int64_t kSortBase = 5'000'000;
-
-template <class Value>
-void metadata(JsonWriter& json, const char* name, std::int32_t pid, std::int64_t tid,
-              const char* argument, const Value& value) {
-  json.line_break();
-  json.begin_object();
-  json.field("ph", "M");
-  json.field("name", name);
-  json.field("pid", pid);
-  json.field("tid", tid);
-  json.field("ts", 0);
-  json.key("args");
-  json.begin_object();
-  json.field(argument, value);
-  json.end_object();
-  json.end_object();
-}
 
 }  // namespace
 
@@ -45,16 +29,16 @@ void write_gpu_rows(TraceShared& shared, TraceFile& file) {
         if (one.pid == process) comm = shared.tables.strings[one.comm];
       std::string label = "GPU " + std::to_string(device);
       if (pid >= kDevicesPerProcess) label += " (pid " + std::to_string(process) + ')';
-      metadata(json, "process_name", pid, 0, "name",
-               comm.empty() ? "process " + std::to_string(process) : cap_text(comm));
-      metadata(json, "process_labels", pid, 0, "labels", label);
-      metadata(json, "process_sort_index", pid, 0, "sort_index", kSortBase + pid);
+      write_metadata(json, "process_name", pid, 0, "name",
+                     comm.empty() ? "process " + std::to_string(process) : cap_text(comm));
+      write_metadata(json, "process_labels", pid, 0, "labels", label);
+      write_metadata(json, "process_sort_index", pid, 0, "sort_index", kSortBase + pid);
     }
     const bool sync = tid >= kSyncRowBase;
     std::string name =
         "stream " + std::to_string(sync ? tid - kSyncRowBase : tid) + (sync ? " (sync)" : " ");
-    metadata(json, "thread_name", pid, tid, "name", name);
-    metadata(json, "thread_sort_index", pid, tid, "sort_index", tid);
+    write_metadata(json, "thread_name", pid, tid, "name", name);
+    write_metadata(json, "thread_sort_index", pid, tid, "sort_index", tid);
   }
 }
 

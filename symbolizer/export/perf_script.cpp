@@ -6,6 +6,7 @@
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/display.h"
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/profile/timeline.h"
 
@@ -130,6 +131,16 @@ Result<void> write_perf_script(const Analysis& analysis, const std::vector<Compi
 Result<void> write_perf_srcline(const Analysis& analysis, const std::vector<CompileIndex>& compiles,
                                 ByteSink& sink) {
   return write_samples(analysis, compiles, true, sink);
+}
+
+Result<void> export_perf_script(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_perf_script(request.analysis, request.compiles, *sink);
+}
+
+Result<void> export_perf_srcline(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_perf_srcline(request.analysis, request.compiles, *sink);
 }
 
 }  // namespace dynprof

@@ -1,5 +1,6 @@
 #include "symbolizer/export/pstats.h"
 
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/marshal_writer.h"
 
 namespace dynprof {
@@ -51,6 +52,13 @@ class PstatsWriter {
 
 std::string pstats_bytes(const Profile& profile, const Functions& functions) {
   return PstatsWriter(functions).write(profile);
+}
+
+Result<void> export_pstats(const ExportRequest& request) {
+  const Analysis& analysis = request.analysis;
+  const Profile profile =
+      request.compiles.empty() ? analysis.session() : analysis.inside_compile(request.counts());
+  return request.write(pstats_bytes(profile, analysis.functions()));
 }
 
 }  // namespace dynprof

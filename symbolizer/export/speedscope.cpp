@@ -8,6 +8,7 @@
 
 #include "symbolizer/base/json_writer.h"
 #include "symbolizer/export/display.h"
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/profile/timeline.h"
 
@@ -176,6 +177,11 @@ Result<void> write_speedscope(const Analysis& analysis, const std::vector<Compil
     if (filter.wants(at)) speedscope.add(at);
   });
   return speedscope.finish();
+}
+
+Result<void> export_speedscope(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  return write_speedscope(request.analysis, request.compiles, *sink);
 }
 
 }  // namespace dynprof

@@ -8,6 +8,7 @@
 #include "symbolizer/export/display.h"
 #include "symbolizer/export/gpu_trace.h"
 #include "symbolizer/export/process_trace.h"
+#include "symbolizer/export/trace_metadata.h"
 
 namespace dynprof {
 namespace {
@@ -312,8 +313,8 @@ void TraceFile::child_process(std::int32_t pid, std::int64_t row) {
     const TraceShared::ChildRow& child = shared_.child_rows.at(pid);
     process(pid, child.name, "CPU", child.sort);
   }
-  metadata("thread_name", pid, row, "name", "programs");
-  metadata("thread_sort_index", pid, row, "sort_index", 0);
+  write_metadata(json_, "thread_name", pid, row, "name", "programs");
+  write_metadata(json_, "thread_sort_index", pid, row, "sort_index", 0);
 }
 
 Result<void> TraceFile::finish() {
@@ -374,29 +375,12 @@ void TraceFile::open_slice(const char* kind, std::int32_t pid, std::int64_t tid,
   json_.microseconds(end - begin);
 }
 
-template <class Value>
-void TraceFile::metadata(const char* name, std::int32_t pid, std::int64_t tid, const char* argument,
-                         const Value& value) {
-  json_.line_break();
-  json_.begin_object();
-  json_.field("ph", "M");
-  json_.field("name", name);
-  json_.field("pid", pid);
-  json_.field("tid", tid);
-  json_.field("ts", 0);
-  json_.key("args");
-  json_.begin_object();
-  json_.field(argument, value);
-  json_.end_object();
-  json_.end_object();
-}
-
 void TraceFile::process(std::int32_t pid, const std::string& name, const char* label,
                         std::int64_t sort) {
   named_.insert(pid);
-  metadata("process_name", pid, 0, "name", name);
-  metadata("process_labels", pid, 0, "labels", label);
-  metadata("process_sort_index", pid, 0, "sort_index", sort);
+  write_metadata(json_, "process_name", pid, 0, "name", name);
+  write_metadata(json_, "process_labels", pid, 0, "labels", label);
+  write_metadata(json_, "process_sort_index", pid, 0, "sort_index", sort);
 }
 
 void TraceFile::processes(std::span<const TraceRow> rows) {
@@ -430,17 +414,19 @@ void TraceFile::threads(const TraceRow& row) {
   const Tables& tables = shared_.tables;
   std::string tid = std::to_string(row.tid);
   if (row.has_compiles) {
-    metadata("thread_name", row.pid, row.spans_tid(), "name", "compiles (tid " + tid + ')');
-    metadata("thread_sort_index", row.pid, row.spans_tid(), "sort_index", row.tid);
+    write_metadata(json_, "thread_name", row.pid, row.spans_tid(), "name",
+                   "compiles (tid " + tid + ')');
+    write_metadata(json_, "thread_sort_index", row.pid, row.spans_tid(), "sort_index", row.tid);
   }
   if (row.has_runs) {
-    metadata("thread_name", row.pid, row.runs_tid(), "name", "regions (tid " + tid + ')');
-    metadata("thread_sort_index", row.pid, row.runs_tid(), "sort_index", row.tid);
+    write_metadata(json_, "thread_name", row.pid, row.runs_tid(), "name",
+                   "regions (tid " + tid + ')');
+    write_metadata(json_, "thread_sort_index", row.pid, row.runs_tid(), "sort_index", row.tid);
   }
   const std::string_view comm = tables.strings[row.comm];
-  metadata("thread_name", row.pid, row.frames_tid(), "name",
-           "thread " + tid + " (" + (comm.empty() ? "gone" : cap_text(comm)) + ')');
-  metadata("thread_sort_index", row.pid, row.frames_tid(), "sort_index", row.tid);
+  write_metadata(json_, "thread_name", row.pid, row.frames_tid(), "name",
+                 "thread " + tid + " (" + (comm.empty() ? "gone" : cap_text(comm)) + ')');
+  write_metadata(json_, "thread_sort_index", row.pid, row.frames_tid(), "sort_index", row.tid);
 }
 
 }  // namespace dynprof

@@ -125,9 +125,6 @@ class TraceFile {
   void threads(const TraceRow& row);
   void compile_args(CompileIndex index, const char* kind);
   std::uint64_t relative(std::uint64_t ns) const;
-  template <class Value>
-  void metadata(const char* name, std::int32_t pid, std::int64_t tid, const char* argument,
-                const Value& value);
 
   TraceShared& shared_;
   std::unique_ptr<ByteSink> sink_;

@@ -37,8 +37,8 @@ StackIndex::StackIndex(const Tables& tables) : nodes_(tables.stacks) {
     StackId caller = nodes_[id].caller;
     depths_[id] = caller < id && depths_[caller] < kMaxDepth ? depths_[caller] + 1 : 1;
   }
-  // Python code objects are stored by content, so their id is the function. Native symbols are told
-  // apart by (symbol, object); one without a name by where it is. What is inlined is displayed so.
+  // Python code objects are stored by content, so their id is the function. Native symbols are
+  // distinguished by (symbol, object); one without a name by where it is. What is inlined is displayed so.
   std::unordered_map<std::uint64_t, std::uint32_t> native[3];
   functions_.resize(tables.frames.size());
   auto next = static_cast<std::uint32_t>(tables.codes.size());

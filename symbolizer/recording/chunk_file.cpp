@@ -25,7 +25,7 @@ Result<UniqueFd> open_for_reading(const std::string& path) {
     const int value = errno;
     std::string hint;
     if (value == ENOENT) hint = "a recording is made by: dynprof-bpf record --pid PID";
-    if (value == EACCES) hint = "it belongs to who recorded it; try with sudo";
+    if (value == EACCES) hint = "it belongs to the user who recorded it: try sudo";
     errno = value;
     return errno_error(fmt::format("cannot read the recording {}", path), std::move(hint));
   }
@@ -47,7 +47,7 @@ Result<ChunkFile> ChunkFile::from_fd(UniqueFd file, const std::string& name) {
   }
   if (!S_ISREG(info.st_mode)) {
     return error(fmt::format("cannot read the recording {}: it is not a regular file", name),
-                 "write what comes through it into a file first");
+                 "write its content to a file first");
   }
   const auto size = static_cast<std::uint64_t>(info.st_size);
   ChunkFile result(std::move(file), size, 0);

@@ -1,4 +1,4 @@
-// Everything that can be wrong with a recording, counted, and told in one sentence per kind.
+// Everything that can be wrong with a recording, counted, with one sentence per kind.
 #pragma once
 
 #include <cstdint>

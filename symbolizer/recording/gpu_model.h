@@ -1,5 +1,5 @@
 // What a recording holds of the GPU: calls into CUDA as they began, with the stack that made them, and
-// everything that finished, as the library in the target told it (cupti/wire.h).
+// everything that finished, as the library in the target reported it (cupti/wire.h).
 #pragma once
 
 #include <cstdint>

@@ -2,32 +2,24 @@
 
 #include <array>
 
+#include "symbolizer/base/enum_text.h"
+
 namespace dynprof {
 
 std::string_view unreadable_text(Unreadable reason) {
-  switch (reason) {
-    case Unreadable::kNo:
-      return "";
-    case Unreadable::kStale:
-      return "<stale code>";
-    case Unreadable::kFault:
-      return "<unreadable code>";
-    case Unreadable::kBadLayout:
-      return "<unknown code>";
-    case Unreadable::kTooLong:
-      return "<name too long>";
-    case Unreadable::kProcessGone:
-      return "<process gone>";
-    case Unreadable::kNoSymbol:
-      return "<no symbol>";
-    case Unreadable::kLost:
-      return "<lost>";
-  }
-  return "<unknown code>";
+  static constexpr const char* kTexts[] = {"",
+                                           "<stale code>",
+                                           "<unreadable code>",
+                                           "<unknown code>",
+                                           "<name too long>",
+                                           "<process gone>",
+                                           "<no symbol>",
+                                           "<lost>"};
+  return enum_text<Unreadable::kLost>(kTexts, reason, "<unknown code>");
 }
 
 std::string_view wait_kind_text(WaitKind kind) {
-#define DYNPROF_WAIT_KIND(name, number, text) text,
+#define DYNPROF_WAIT_KIND(name, number, text, ...) text,
   static constexpr std::array<std::string_view, kWaitKinds> kTexts = {
       DYNPROF_WAIT_KINDS(DYNPROF_WAIT_KIND)};
 #undef DYNPROF_WAIT_KIND

@@ -10,4 +10,4 @@
   DYNPROF_READ_COUNTER(kFramesFull, "frames_full",                                           \
                        "native frames known by their file only: too many addresses in it")   \
   DYNPROF_READ_COUNTER(kMemoryStuck, "memory_stuck",                                         \
-                       "processes whose memory was read no longer: a read did not return")
+                       "processes whose memory was not read any further: a read did not return")

@@ -243,7 +243,7 @@ void Reader::for_each_sample(const std::function<void(const Sample&)>& visit) co
   }
   std::vector<std::uint64_t> last_times(tables.threads.size());
   std::vector<Sample> samples;
-  Damage known;  // and told already
+  Damage known;  // and reported already
   for (const Chunk& chunk : sample_chunks_) {
     // Fails only if the file was changed since it was opened.
     auto raw = file_.load(chunk, known);

@@ -15,7 +15,7 @@ namespace dynprof {
 
 class Recording {
  public:
-  // Reads the tables and checks every sample. Fails only when nothing can be had: not a recording, a newer
+  // Reads the tables and checks every sample. Fails only when nothing can be read: not a recording, a newer
   // version, or no intact header.
   static Result<std::unique_ptr<Recording>> open(const std::string& path);
   // With tables().source_places left as they are instead of shown in frames and stacks, for who has

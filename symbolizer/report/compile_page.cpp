@@ -100,7 +100,8 @@ class Page {
     }
     if (compile_.open_at_end) append_comment(out_, "It was still open when the recording ended.");
     if (compile_.before_attach) {
-      append_comment(out_, "It was over when the recording began: this is what torch noted of it.");
+      append_comment(out_,
+                     "It had ended when the recording began: this is torch's own record of it.");
     }
   }
 
@@ -152,7 +153,7 @@ class Page {
       std::string text = compile.first_ns == 0
                              ? "not seen"
                              : fmt::format("{:.3f} s wall", seconds(compile.wall_ns(period_ns_)));
-      if (!attribution_.is_last_attempt(i)) text += ", then begun again";
+      if (!attribution_.is_last_attempt(i)) text += ", then started again";
       if (i == index_) text += "  (this one)";
       append_item(out_, attribution_.label(i), text);
     }
@@ -164,7 +165,7 @@ class Page {
     if (past_ != nullptr) append_past(text);
     if (text.empty()) return;
     out_ += "#\n";
-    append_comment(out_, "Why (what torch noted of all attempts together stands at each of them)");
+    append_comment(out_, "Why (torch records this once for all attempts; it is shown at each)");
     out_ += text;
   }
 
@@ -215,7 +216,7 @@ class Page {
                        return a->exclusive_ns > b->exclusive_ns;
                      });
     out_ += "#\n";
-    append_comment(out_, "torch's own phases, by the time in them less what is inside");
+    append_comment(out_, "torch's own phases, by time without the phases inside");
     out_ += "#     Own s    Wall s   Count  Phase           Name\n";
     std::size_t shown = std::min(times.size(), kMaxTorchPhases);
     for (std::size_t i = 0; i < shown; ++i) {
@@ -237,13 +238,13 @@ class Page {
     const std::vector<LineTime>& rows = lines.of(index_);
     for (const LockWaiter& waiter : lines.waiters(index_)) {
       append_comment(out_,
-                     fmt::format("Thread {} waited some {:.1f} s for it to give up the compile "
-                                 "lock",
+                     fmt::format("Thread {} waited some {:.1f} s for the compile lock that it held",
                                  waiter.tid, seconds(waiter.ns)));
     }
     if (rows.empty()) return;
     out_ += "#\n";
-    append_comment(out_, "Lines of user code it was at, by looks at its memory, 2 to 20 a second");
+    append_comment(out_,
+                   "Lines of user code it worked on, by reads of its memory, 2 to 20 a second");
     append_comment(
         out_,
         "Tracing: Dynamo. Graph: the backend has a graph that ends there. Again: AOTAutograd "

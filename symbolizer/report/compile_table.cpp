@@ -91,12 +91,15 @@ class Table {
     }
     if (rows_.size() > 1) append_total(out);
     if (flags_[0])
-      append_comment(out, "<: had begun before the recording did; its wall time is from there on");
+      append_comment(
+          out,
+          "<: began before the recording; its wall time counts from the begin of the recording");
     if (flags_[1]) append_comment(out, ">: was still open at the last sample of its thread");
-    if (flags_[2]) append_comment(out, "=: over when the recording began; what torch noted of it");
+    if (flags_[2])
+      append_comment(out, "=: ended before the recording began; from torch's own records");
     if (flags_[3]) {
       append_comment(
-          out, "+: with the compilers and the caches, which torch's own account has together");
+          out, "+: with the compilers and the caches, which torch's own records do not separate");
     }
     out += "#\n";
   }
@@ -160,8 +163,8 @@ class Table {
         "Compiles: {}, {:.2f} s wall, {:.2f} s on-CPU. ",
         chosen == all ? grouped(all) : fmt::format("{} of {}", grouped(chosen), grouped(all)),
         seconds(total_wall_ns_), seconds(total_.cpu_ns));
-    text += any_exact_ ? "Wall and shares of it are exact; where a ~ stands, wall is from the "
-                         "first to the last sample, and shares are of CPU."
+    text += any_exact_ ? "Wall and its shares are exact; with a ~, wall is from the first to the "
+                         "last sample, and shares are of CPU."
                        : "Wall is from the first to the last sample; shares are of CPU.";
     if (any_runnable_) {
       text += " Wall is CPU, Wait and Ready (it could have run, and no CPU was free).";

@@ -85,7 +85,7 @@ std::string why_not(const Attribution& attribution, const DynamoProfiles& profil
   if (compile.kind == CompileKind::kBackward || compile.kind == CompileKind::kCompiledAutograd) {
     return "";
   }
-  if (compile.before_attach) return "not known: it was over when the recording began";
+  if (compile.before_attach) return "not known: it had ended when the recording began";
   if (profiles.watched(index)) return "no inlined call was seen to its end";
   return "not known: needs hardware watchpoints";
 }

@@ -28,7 +28,7 @@ std::string trace_id(const TraceId& id, bool backward) {
 }
 
 // Without the library calls have no end, and nothing is known of what they started.
-std::string known(std::uint64_t ns, std::uint64_t told) { return told > 0 ? duration(ns) : "-"; }
+std::string known(std::uint64_t ns, std::uint64_t basis) { return basis > 0 ? duration(ns) : "-"; }
 
 class GpuTable {
  public:

@@ -100,7 +100,7 @@ void append_losses(std::string& out, const Selection& selection) {
   append_line(out, selection);
   if (!selection.options.losses) return;
   append_list(out, recording, true, "Lost or incomplete:");
-  append_list(out, recording, false, "Counted, and no loss:");
+  append_list(out, recording, false, "Counted, but not losses:");
 }
 
 }  // namespace dynprof

@@ -157,11 +157,11 @@ class Summary {
       if (found_.open_at_start > 0)
         text += fmt::format("; {} had begun before", grouped(found_.open_at_start));
       if (found_.open_at_end > 0)
-        text += fmt::format("; {} not over at the end", grouped(found_.open_at_end));
+        text += fmt::format("; {} still open at the end", grouped(found_.open_at_end));
     }
     if (found_.before > 0) {
       append_part(text,
-                  fmt::format("{} over before it began ({:.2f} s)",
+                  fmt::format("{} ended before it began ({:.2f} s)",
                               counted(found_.before, found_.compiles > 0 ? "more" : "compile",
                                       found_.compiles > 0 ? "more" : "compiles"),
                               seconds(found_.before_ns)),

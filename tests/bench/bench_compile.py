@@ -6,7 +6,7 @@ Each round starts a new process per way, in turn, and lets it compile the same t
 nothing (bare), dynprof-bpf attached at 99 and 999 Hz with every exact source on, perf record -g attached likewise,
 TORCH_COMPILE_CPROFILE, TORCH_TRACE, torch.profiler. The table has the median of the ratios to the bare run of
 the same round, their quartiles, and the same for a second bare run (the noise); of its CPU time, and of the wall
-time from begin to end. What the kernel counts of our programs meanwhile is told apart (kernel.bpf_stats_enabled, in
+time from begin to end. What the kernel counts of our programs is reported separately (kernel.bpf_stats_enabled, in
 runs of their own): all runs on the whole machine, the bound of what of the compile's time they can be. Then the
 steady step: how much CPU a compiled step takes with and without dynprof-bpf, windows in turn in one process.
 

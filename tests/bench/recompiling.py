@@ -1,4 +1,4 @@
-"""A process that compiles the same training step anew whenever it is told to, for bench_cost.py.
+"""A process that compiles the same training step anew on request, for bench_cost.py.
 
     recompiling.py [--backend aot_eager] [--depth N]
 

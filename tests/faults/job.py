@@ -1,4 +1,4 @@
-"""Targets of the fault suites: started, told to go, and judged by what they print and how they end."""
+"""Targets of the fault suites: started, released, and judged by what they print and how they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A torch.compile training job on a real GPU, the same work each time it is told to.
+"""A torch.compile training job on a real GPU, the same work at each request.
 
     train_job.py            waits for lines on stdin:
         work PATH           runs the work; PATH "": bare; else under torch.profiler, trace to PATH

@@ -5,7 +5,7 @@ recordings (guest.py says which).
     run.py [--only KERNEL ...] [--steps NUMBER,...] [--busy]       e.g. --only 6.1 --steps 0,1
 
 Kernels come from the mirror that apt is set to, into the cache directory (DYNPROF_CACHE, else ~/.cache/dynprof-bpf);
-nothing is installed. A kernel that cannot be had is said to be skipped.
+nothing is installed. A kernel that is not available is reported as skipped.
 """
 
 import argparse

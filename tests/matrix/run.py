@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""`make matrix`: the same real job under each CPython and torch that this machine can get, held against torch's
-own account; writes docs/compatibility.md.
+"""`make matrix`: the same real job under each CPython and torch that this machine can get, compared with torch's
+own records; writes docs/compatibility.md.
 
     run.py [--only PYTHON-TORCH ...] [--keep]     e.g. --only 3.15-2.15.0
 

@@ -4,14 +4,14 @@ import collections
 
 HEAD = """# Compatibility
 
-`make matrix` made this page: under each CPython and torch that could be had, dynprof-bpf recorded the same job
+`make matrix` made this page: for each CPython and torch that could be installed, dynprof-bpf recorded the same job
 (`tests/programs/matrix_job.py`: inference, training, graph breaks, recompiles, dynamic shapes, compiled autograd, a
-backend that fails, two threads, a reset) from before its first compile on, and the output was held against what
-torch itself had noted of the job at its end.
+backend that fails, two threads, a reset) from before its first compile on, and the output was compared with torch's
+own records at the end of the job.
 """
 
 LEGEND = """
-*exact*: each of these is as torch's own account has it: ids and kinds, attempts, functions, wall times (within 1 % or
+*exact*: each of these equals torch's own record: ids and kinds, attempts, functions, wall times (within 1 % or
 2 ms), recompile reasons, failures, graph breaks with lines, calls of Dynamo's own profiler (torch 2.12 and later have
 one), every sample inside a compile; begin and end of each attempt come from torch's own calls of its clock, and
 thread-locals and frames never name different compiles. *degrades*: what differs is in the table below.
@@ -70,7 +70,7 @@ def document(pythons, torches, rows):
     lines.append(LEGEND)
     if alone := torches_without("threads", pythons, torches, rows):
         lines += [
-            "One account for all threads, which mixes up compiles that overlap, is kept by torch"
+            "One record for all threads, in which overlapping compiles are mixed up, is kept by torch"
             f" {', '.join(alone)}: two",
             "threads that compile at once were left out there.",
             "",

@@ -196,7 +196,7 @@ def waiting():
 
 
 def running():
-    """Compiles all the time, until it is told to stop."""
+    """Compiles without a pause until it is asked to stop."""
     stop = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
     print("at running {}", flush=True)

@@ -1,4 +1,4 @@
-"""Compiles until told to stop, without a backend, so that it traces nearly all the time; then trains.
+"""Compiles until it is asked to stop, without a backend, so that it traces nearly all the time; then trains.
 
 Prints `ready <pid>`. Each line on stdin is what to do until the next one: `trace`, `train` or `end`; it
 prints the word when it has begun.

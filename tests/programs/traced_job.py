@@ -195,7 +195,7 @@ def trace_in_second():
 
 
 class Second:
-    """A thread that is there, and has compiled, before anybody looks."""
+    """A thread that has compiled before the recording begins."""
 
     def __init__(self):
         self._work, self._done = queue.Queue(), queue.Queue()

@@ -240,7 +240,7 @@ def test_the_table(traced):
         assert all(len(line) <= 100 and line.isprintable() for line in lines), stem
         if stem not in traced.profiles:
             why = (
-                "not known: it was over when the recording began"
+                "not known: it had ended when the recording began"
                 if stem.endswith("-before")
                 else "no inlined call was seen to its end"
             )

@@ -78,7 +78,7 @@ def test_memory_that_never_arrives(dynprof, spawn, tmp_path, venv_python):
     assert "ordinary" in dump.functions(other.pid)
     assert dump.of_pid(stuck.pid)
     assert dump.counter("memory_stuck") == 1
-    assert "processes whose memory was read no longer" in report_of(dynprof, tmp_path)
+    assert "processes whose memory was not read any further" in report_of(dynprof, tmp_path)
 
 
 def report_of(dynprof, tmp_path):

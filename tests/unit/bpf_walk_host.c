@@ -1,6 +1,8 @@
-/* Stands in for <bpf/bpf_helpers.h> and <bpf/bpf_core_read.h>: see bpf_walk_host.h. */
+/* Stands in for <bpf/bpf_helpers.h>, <bpf/bpf_core_read.h> and <bpf/bpf_tracing.h>: see bpf_walk_host.h. */
 #include "tests/unit/bpf_walk_host.h"
 
+#include <linux/bpf.h>
+#include <linux/bpf_perf_event.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -12,10 +14,7 @@
 #define SEC(name)
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) __typeof__(value)* name
-#define BPF_MAP_TYPE_ARRAY 2
-#define BPF_MAP_TYPE_HASH 1
-#define BPF_MAP_TYPE_PERCPU_ARRAY 6
-#define BPF_MAP_TYPE_RINGBUF 27
+#define __array(name, value) __typeof__(value)* name[]
 
 #define HOST_READ_1(from, field) ((from)->field)
 #define HOST_READ_2(from, by, field) ((from)->by->field)
@@ -23,13 +22,17 @@
 #define BPF_CORE_READ(from, ...) \
   HOST_READ_OF(__VA_ARGS__, HOST_READ_2, HOST_READ_1, )(from, __VA_ARGS__)
 #define bpf_core_field_offset(type, field) offsetof(type, field)
+#define bpf_core_field_exists(field) 1
 #define bpf_core_type_size(type) sizeof(type)
+#define PT_REGS_IP(registers) ((registers)->rip)
 
 #include "bpf/kernel_types.h"
 
-static struct task_struct host_task;
-static dp_host_read host_read;
-static void* host_context;
+static struct return_instance host_return;
+static struct uprobe_task host_utask;
+static struct task_struct host_task = {.utask = &host_utask};
+static struct pt_regs host_saved;
+static const struct dp_host_thread* host;
 static __u32 host_reads;
 
 static void* host_lookup(const void* map, const void* key);
@@ -37,48 +40,126 @@ static void* host_lookup(const void* map, const void* key);
 
 static inline long bpf_probe_read_user(void* to, __u32 size, const void* from) {
   host_reads++;
-  return host_read(host_context, to, size, (__u64)from);
+  return host->read(host->context, to, size, (__u64)from);
+}
+static inline long bpf_probe_read_kernel(void* to, __u32 size, const void* from) {
+  memcpy(to, from, size);
+  return 0;
+}
+static inline long bpf_task_pt_regs(struct task_struct* task) {
+  (void)task;
+  return (long)&host_saved;
+}
+static inline long bpf_get_stack(void* ctx, void* to, __u32 size, __u64 flags) {
+  (void)ctx, (void)to, (void)size, (void)flags;
+  return 0; /* no frames of the kernel */
 }
 static inline __u64 bpf_get_current_task(void) { return (__u64)&host_task; }
 static inline struct task_struct* bpf_get_current_task_btf(void) { return &host_task; }
 static inline __u32 bpf_get_smp_processor_id(void) { return 0; }
-static inline __u64 bpf_get_current_pid_tgid(void) { return 1ULL << 32 | 1; }
+static inline __u64 bpf_get_current_pid_tgid(void) { return (__u64)DP_HOST_ID << 32 | DP_HOST_ID; }
 
 #define DP_NO_DIRECT_MAP /* memory is read by the helper alone */
-#include "bpf/python.bpf.h"
+#include "bpf/sample_parts.bpf.h"
 
 static __u64 host_counters[DP_COUNTER_COUNT];
 static __u64 host_addresses[DP_MAX_PYTHON_FRAMES];
-static struct code_cache host_cache;
+static struct code_cache host_codes;
+static struct rule_cache host_rules;
+static struct walk host_walk;
+
+static void* in_slot(struct dp_host_array* arrays, __u32 count, __u32 slot) {
+  return slot < count && arrays[slot].elements ? &arrays[slot] : NULL;
+}
+
+static bool is_one_of(const void* map, const struct dp_host_array* arrays, __u32 count) {
+  return arrays && map >= (const void*)arrays && map < (const void*)(arrays + count);
+}
+
+static void* known_code(const void* key) {
+  for (__u32 i = 0; i < host->known_count; i++)
+    if (!memcmp(&host->known[i].key, key, sizeof(struct dp_marker_key)))
+      return &host->known[i].code;
+  return NULL;
+}
 
 static void* host_lookup(const void* map, const void* key) {
   const __u32 index = *(const __u32*)key;
+  const bool space = is_one_of(map, host->spaces, host->space_count);
   if (map == &counters) return index < DP_COUNTER_COUNT ? &host_counters[index] : NULL;
   if (map == &frame_addresses) return index < DP_MAX_PYTHON_FRAMES ? &host_addresses[index] : NULL;
-  if (map == &code_caches) return &host_cache;
-  return NULL; /* no code object is known, no process is looked up */
+  if (map == &code_caches) return &host_codes;
+  if (map == &rule_caches) return &host_rules;
+  if (map == &walks) return &host_walk;
+  if (map == &known_codes) return known_code(key);
+  if (map == &torch_threads) return host->torch;
+  if (map == &native_spaces) return in_slot(host->spaces, host->space_count, index);
+  if (map == &unwind_tables) return in_slot(host->tables, host->table_count, index);
+  if (space || is_one_of(map, host->tables, host->table_count)) {
+    const struct dp_host_array* array = map;
+    if (space && host->before_look_up) host->before_look_up(host->context);
+    return index < array->count ? (char*)array->elements + (size_t)index * array->size : NULL;
+  }
+  return NULL; /* no process is looked up */
+}
+
+/* As sample_cpu and walk_more do it. */
+static void walk_python(const struct dp_host_thread* thread, struct walk* walk) {
+  host = thread;
+  host_reads = 0;
+  host_task.thread.fsbase = thread->fsbase;
+  memset(&host_codes, 0, sizeof host_codes);
+  begin_walk(walk, thread->process, DP_EVENT_SAMPLE, current_ids(), 0);
+  walk->sample.reason = find_top_frame(walk);
+  if (walk->sample.reason != DP_COUNT_SAMPLES) return;
+  bool more = true;
+  for (int program = 0; program < DP_WALK_PROGRAMS && more; program++)
+    for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(walk);
+  if (more && walk->frame) walk->sample.flags |= DP_SAMPLE_TRUNCATED;
+  identify_frames(walk);
 }
 
 void dp_host_walk(const struct dp_process* process, __u64 fsbase, dp_host_read read, void* context,
                   struct dp_host_stack* stack) {
-  static struct walk walk;
-  host_task.thread.fsbase = fsbase;
-  host_read = read;
-  host_context = context;
-  host_reads = 0;
-  memset(&host_cache, 0, sizeof host_cache);
-  begin_walk(&walk, process, DP_EVENT_SAMPLE, current_ids(), 0);
-  walk.sample.reason = find_top_frame(&walk);
-  if (walk.sample.reason == DP_COUNT_SAMPLES) {
-    bool more = true;
-    for (int program = 0; program < DP_WALK_PROGRAMS && more; program++)
-      for (int i = 0; i < DP_FRAMES_PER_PROGRAM && more; i++) more = walk_frame(&walk);
-    if (more && walk.frame) walk.sample.flags |= DP_SAMPLE_TRUNCATED;
-    identify_frames(&walk);
-  }
-  stack->reason = walk.sample.reason;
-  stack->flags = walk.sample.flags;
-  stack->frame_count = walk.sample.frame_count;
+  const struct dp_host_thread thread = {
+      .process = process, .fsbase = fsbase, .read = read, .context = context};
+  walk_python(&thread, &host_walk);
+  stack->reason = host_walk.sample.reason;
+  stack->flags = host_walk.sample.flags;
+  stack->frame_count = host_walk.sample.frame_count;
   stack->reads = host_reads;
-  memcpy(stack->frames, walk.frames, sizeof stack->frames);
+  memcpy(stack->frames, host_walk.frames, sizeof stack->frames);
 }
+
+_Static_assert(DP_MAX_SAMPLE_BYTES <= DP_HOST_EVENT_BYTES, "room for an event");
+
+__u32 dp_host_sample(const struct dp_host_thread* thread, void* event) {
+  struct walk* walk = &host_walk;
+  struct bpf_perf_event_data data;
+  memset(&data, 0, sizeof data);
+  memset(&host_saved, 0, sizeof host_saved);
+  struct pt_regs* registers = thread->in_kernel ? &host_saved : (struct pt_regs*)&data.regs;
+  if (thread->in_kernel) data.regs.rip = ~0UL;
+  registers->rip = thread->ip;
+  registers->rsp = thread->sp;
+  registers->rbp = thread->bp;
+  registers->r10 = thread->r10;
+  registers->r13 = thread->r13;
+  registers->rbx = thread->rbx;
+  host_return.stack = thread->probed_slot;
+  host_return.orig_ret_vaddr = thread->probed_return;
+  host_utask.return_instances = thread->probed_slot ? &host_return : NULL;
+
+  walk_python(thread, walk);
+  walk->sample.ip = data.regs.rip;
+  if (walk->sample.reason == DP_COUNT_SAMPLES && (walk->marker_notes || thread->torch))
+    read_markers_and_torch(walk);
+  if (walk->process.native_space && begin_unwinding(&data, walk))
+    for (int i = 0; i < DP_MAX_NATIVE_FRAMES && unwind_frame(); i++) {
+    }
+  walk->sample.header.size = sample_bytes(walk);
+  memcpy(event, &walk->sample, walk->sample.header.size);
+  return walk->sample.header.size;
+}
+
+__u32 dp_host_reads(void) { return host_reads; }

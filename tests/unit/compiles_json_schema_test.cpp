@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,6 +26,19 @@ struct CompilesJson : testing::Test {
     return Json::parse(compiles_json(Analysis(attribution)));
   }
 };
+
+// docs/reference/compiles.schema.json names every phase and every kind of wait, in their order.
+TEST(CompilesJsonSchema, NamesEveryPhaseAndWaitKind) {
+  std::ifstream file("docs/reference/compiles.schema.json");  // tests run in the root of the tree
+  const Json names = Json::parse(file, nullptr, false)["$defs"];
+  std::vector<std::string> phases, kinds;
+  for (int i = 0; i < static_cast<int>(Phase::kCount); ++i)
+    phases.emplace_back(phase_text(static_cast<Phase>(i)));
+  for (std::size_t i = 0; i < kWaitKinds; ++i)
+    kinds.emplace_back(wait_kind_text(static_cast<WaitKind>(i)));
+  EXPECT_EQ(names["phase_name"]["enum"], Json(phases));
+  EXPECT_EQ(names["wait_kind"]["enum"], Json(kinds));
+}
 
 // The schema is a contract: these fields, in this order; later ones come after.
 TEST_F(CompilesJson, FieldsAreThoseOfTheSchema) {
@@ -221,7 +235,7 @@ TEST_F(CompilesJson, GraphBreaksRecordedAsTheyHappened) {
   edges.graph_break("");  // torch's note of it was not readable
   edges.end();
   edges.end();
-  edges.compile("7/7");  // of no compile that anybody saw
+  edges.compile("7/7");  // of a compile that was not seen
   edges.graph_break("lost");
   fake.fact(100, "history", "detach",
             Json{{"compiles",

@@ -9,8 +9,8 @@
 #include "symbolizer/base/text.h"
 #include "tests/unit/target_fake_memory.h"
 #include "user/cli/cmd_dump.h"
-#include "user/live/snapshot_memory.h"
 #include "user/live/stack_reader.h"
+#include "user/target/snapshot_memory.h"
 
 namespace dynprof {
 namespace {

@@ -74,7 +74,7 @@ TEST_F(ReportExact, TheTableIsOfWall) {
   fake.sample(other, torch.running());
   std::string text = report();
   EXPECT_TRUE(
-      has(text, "# Compiles: 3, 0.17 s wall, 0.04 s on-CPU. Wall and shares of it are exact"));
+      has(text, "# Compiles: 3, 0.17 s wall, 0.04 s on-CPU. Wall and its shares are exact"));
   EXPECT_EQ(table_row(text, "0/0"), "0/0 Block.forward model.py:7 0.100 0.02 30% 20% 30% 20%");
   EXPECT_EQ(table_row(text, "backward 0/0"),
             "backward 0/0 Block.forward model.py:7 0.050 - - 20% 80% -");
@@ -120,7 +120,7 @@ TEST_F(ReportExact, WhyAndFromBefore) {
   EXPECT_TRUE(has(text, "      failed: BackendCompilerFailed: \\x1b[31mno\n")) << text;
   EXPECT_TRUE(has(text, "      graph break: print (2 times)\n")) << text;
   EXPECT_TRUE(has(text, "# +: with the compilers"));
-  EXPECT_TRUE(has(text, "# =: over when the recording began"));
+  EXPECT_TRUE(has(text, "# =: ended before the recording began"));
 }
 
 TEST_F(ReportExact, APageOfOneCompile) {
@@ -152,7 +152,7 @@ TEST_F(ReportExact, APageOfOneCompile) {
            "# Phase             Wall s     CPU s  Share of wall\n",
            "  guards             0.020     0.010    25% #############\n",
            "  wait               0.060         -    75% ######################################\n",
-           "# Attempts: 2\n  0/1            0.020 s wall, then begun again\n"
+           "# Attempts: 2\n  0/1            0.020 s wall, then started again\n"
            "  0/1_1          0.080 s wall (this one)\n",
            "  recompiled     why\n                 www",
            "  restarted      a graph break\n",

@@ -206,7 +206,7 @@ TEST_F(ReportSummary, WallTimeIsThatOfTheRecording) {
   std::string text = report();
   EXPECT_TRUE(said(text, "Compiling").starts_with("0.10 s of the 0.10 s recorded (100 %): 2 comp"))
       << said(text, "Compiling");
-  EXPECT_TRUE(said(text, "Compiling").ends_with("1 more over before it began (0.20 s)"));
+  EXPECT_TRUE(said(text, "Compiling").ends_with("1 more ended before it began (0.20 s)"));
 }
 
 TEST_F(ReportSummary, ACompilerIsNoRunTimeAndNoOtherProcess) {

@@ -88,7 +88,7 @@ TEST_F(Report, WhatHasNoPythonIsNoLoss) {
               2);
   EXPECT_TRUE(report().ends_with("# 100.0 % of samples complete; see --losses\n"));
   std::string text = report({.losses = true});
-  EXPECT_TRUE(has(text, "# Lost or incomplete: nothing\n# Counted, and no loss:\n")) << text;
+  EXPECT_TRUE(has(text, "# Lost or incomplete: nothing\n# Counted, but not losses:\n")) << text;
   EXPECT_EQ(line_with(text, "no Python was found"),
             "# 2 samples in processes where no Python was found");
 }
@@ -116,7 +116,7 @@ TEST_F(Report, OneRowPerCompile) {
   EXPECT_EQ(line_with(text, "  backward 0/0  "),
             "backward 0/0 > Block.forward model.py:7 0.01 0.01 - - 100% -");
   EXPECT_EQ(line_with(text, "  all"), "all 0.050 0.05 60% - 40% -");
-  EXPECT_TRUE(has(text, "<: had begun before"));
+  EXPECT_TRUE(has(text, "<: began before the recording"));
   EXPECT_TRUE(has(text, ">: was still open"));
 }
 

@@ -1,4 +1,4 @@
-// Tables, mappings and rules together: this process unwound by them, against the C library's own
+// Tables, mappings and the BPF unwinder together: this process unwound by them, against the C library's own
 // unwinder; and what a process's mappings come to.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/bpf_native_space.h"
 #include "tests/unit/unwind_fake_elf.h"
 #include "user/target/remote_memory.h"
 #include "user/unwind_tables/mappings.h"
@@ -28,117 +29,70 @@
 namespace dynprof {
 namespace {
 
+using dynprof::testing::NativeSpaceImage;
+using dynprof::testing::SampledThread;
 using fake_elf::Bytes;
 
-struct Registers {
-  std::uint64_t ip = 0;
-  std::uint64_t sp = 0;
-  std::uint64_t bp = 0;
-};
-
-Registers registers_of(const ucontext_t& context) {
-  const auto& all = context.uc_mcontext.gregs;
-  return {static_cast<std::uint64_t>(all[REG_RIP]), static_cast<std::uint64_t>(all[REG_RSP]),
-          static_cast<std::uint64_t>(all[REG_RBP])};
-}
-
-// What the BPF side does, written down plainly.
+// This process as the BPF unwinder walks it: with its mappings, its files' tables and its memory.
 class Walker {
  public:
-  Walker() : mappings_(*files_.read(::getpid())) {}
+  Walker() : mappings_(*files_.read(::getpid())) {
+    for (const CodeMapping& code : mappings_.mappings)
+      space_.map(code.mapping.start, code.mapping.end, code.bias.value_or(0),
+                 code.bias ? slot_of(code) : 0);
+    space_.publish();
+    process_.native_space = NativeSpaceImage::kSlot;
+    process_.native_owner = NativeSpaceImage::kOwner;
+  }
 
   // Instruction addresses, innermost first; ends at the thread's start or with a 0 where it is lost.
-  std::vector<std::uint64_t> walk(Registers at) {
-    std::vector<std::uint64_t> ips;
-    bool exact = true;
-    while (ips.size() < 512) {
-      ips.push_back(at.ip);
-      const std::uint32_t rule = rule_for(exact ? at.ip : at.ip - 1);
-      if (dp_unwind_kind(rule) == DP_CFA_OUTERMOST) return ips;
-      exact = dp_unwind_kind(rule) == DP_CFA_SIGNAL;
-      if (!step(at, rule)) break;
-    }
-    ips.push_back(0);
+  std::vector<std::uint64_t> walk(const ucontext_t& context) {
+    const auto& all = context.uc_mcontext.gregs;
+    const auto word = [&](int which) { return static_cast<std::uint64_t>(all[which]); };
+    dp_host_thread thread = {};
+    thread.process = &process_;
+    thread.read = [](void* memory, void* to, __u32 size, __u64 address) {
+      const std::span bytes(static_cast<std::byte*>(to), size);
+      return static_cast<ProcessMemory*>(memory)->read(address, bytes) ? 0 : -1;
+    };
+    thread.context = &memory_;
+    thread.ip = word(REG_RIP);
+    thread.sp = word(REG_RSP);
+    thread.bp = word(REG_RBP);
+    thread.r10 = word(REG_R10);
+    thread.r13 = word(REG_R13);
+    thread.rbx = word(REG_RBX);
+    space_.give_to(thread);
+    const bool whole = sampled_.take(thread).sample.native_end == DP_COUNT_SAMPLES;
+    std::vector<std::uint64_t> ips = sampled_.addresses();
+    if (!whole) ips.push_back(0);
     return ips;
   }
 
  private:
-  std::uint32_t rule_for(std::uint64_t ip) {
-    for (const CodeMapping& code : mappings_.mappings) {
-      if (ip < code.mapping.start || ip >= code.mapping.end || !code.bias) continue;
-      const UnwindTable* table = table_of(code);
-      return table == nullptr ? std::uint32_t{DP_CFA_NONE} : table->rule_at(ip - *code.bias);
-    }
-    return DP_CFA_NONE;
-  }
-
-  const UnwindTable* table_of(const CodeMapping& code) {
-    auto [known, fresh] = tables_.try_emplace(code.file->key);
-    if (fresh && code.vdso) {
+  // 0: its file has no table.
+  std::uint32_t slot_of(const CodeMapping& code) {
+    auto [known, fresh] = slots_.try_emplace(code.file->key);
+    if (!fresh) return known->second;
+    if (code.vdso) {
       const auto image = read_vdso(::getpid(), code.mapping);
-      if (auto table = build_unwind_table(ByteSource::of_bytes(*image))) known->second = *table;
-    } else if (fresh) {
-      auto file = open_mapped_file(::getpid(), code.mapping);
-      if (!file) return nullptr;
-      if (auto table = build_unwind_table(*ByteSource::of_file(*std::move(file)))) {
-        known->second = *std::move(table);
-      }
+      if (auto table = build_unwind_table(ByteSource::of_bytes(*image)))
+        known->second = space_.add(*table);
+    } else if (auto file = open_mapped_file(::getpid(), code.mapping)) {
+      if (auto table = build_unwind_table(*ByteSource::of_file(*std::move(file))))
+        known->second = space_.add(*table);
     }
-    return &known->second;
-  }
-
-  std::uint64_t word(std::uint64_t address) {
-    return memory_.read<std::uint64_t>(address).value_or(0);
-  }
-
-  bool step(Registers& at, std::uint32_t rule) {
-    const auto offset = static_cast<std::uint64_t>(std::int64_t{dp_unwind_offset(rule)});
-    std::uint64_t cfa = 0;
-    switch (dp_unwind_kind(rule)) {
-      case DP_CFA_RSP:
-        cfa = at.sp + offset;
-        break;
-      case DP_CFA_RBP:
-        cfa = at.bp + offset;
-        break;
-      case DP_CFA_DEREF_RBP:
-        cfa = word(at.bp + offset);
-        break;
-      case DP_CFA_DEREF_RSP:
-        cfa = word(at.sp + offset);
-        break;
-      case DP_CFA_DEREF_RSP_8:
-        cfa = word(at.sp + offset) + 8;
-        break;
-      case DP_CFA_PLT:
-        cfa = at.sp + 8 + ((at.ip & 15) >= dp_unwind_argument(rule) ? 8 : 0);
-        break;
-      case DP_CFA_SIGNAL: {
-        const std::uint64_t saved = at.sp + offset;
-        at = {word(saved + 8), word(saved), word(saved - 40)};
-        return at.ip != 0;
-      }
-      default:
-        return false;
-    }
-    const std::uint32_t rbp = dp_unwind_rbp(rule);
-    const std::uint64_t bp = at.bp;
-    if (rbp == DP_RBP_LOST) {
-      at.bp = 0;
-    } else if (rbp != DP_RBP_SAME) {
-      const auto distance = static_cast<std::uint64_t>(std::int64_t{dp_rbp_offset(rbp)});
-      at.bp = word((dp_rbp_from_rbp(rbp) ? bp : cfa) + distance);
-    }
-    at.ip = word(cfa - 8);
-    at.sp = cfa;
-    return at.ip != 0;
+    return known->second;
   }
 
   ReadAccounts accounts_{kWideReadLimits};
   CodeFiles files_{accounts_};
   CodeMappings mappings_;
-  std::map<std::string, UnwindTable> tables_;
+  std::map<std::string, std::uint32_t> slots_;
+  NativeSpaceImage space_;
+  dp_process process_ = {};
   ProcessMemory memory_{::getpid()};
+  SampledThread sampled_;
 };
 
 struct Capture {
@@ -159,7 +113,7 @@ _Unwind_Reason_Code note(_Unwind_Context* context, void*) {
   _Unwind_Backtrace(&note, nullptr);
   captured.expected.erase(captured.expected.begin());
   ::getcontext(&captured.context);
-  captured.ours = Walker().walk(registers_of(captured.context));
+  captured.ours = Walker().walk(captured.context);
 }
 
 // Everything above capture() itself, whose own instruction differs.

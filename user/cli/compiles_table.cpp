@@ -186,8 +186,8 @@ std::string compiles_table(const CompileHistory& history) {
     });
     const Layout layout = lay_out(history);
     append_comment(out,
-                   "Shares of the wall time as torch itself accounts for it, which does not tell "
-                   "Inductor's lowering and the compilers it runs apart.");
+                   "Shares of wall time by torch's own records, which do not separate Inductor's "
+                   "lowering from the compilers it runs.");
     out += "#\n# " + cell("Trace id", layout.label_width) + ' ' +
            cell("Function", layout.function_width) + fmt::format("{:>9}{:>8}", "Started", "Wall s");
     for (const Column& column : layout.columns)

@@ -172,7 +172,8 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
 void add_compare(CLI::App& app, CommandLine& line) {
   CLI::App* verb = app.add_subcommand("compare", "show what takes more time in a second recording");
   verb->add_option("a", line.compare.a, "output directory or recording file")->required();
-  verb->add_option("b", line.compare.b, "the one to compare with it")->required();
+  verb->add_option("b", line.compare.b, "output directory or recording file to compare with it")
+      ->required();
   verb->add_option("--html", line.compare.html, "also write a page with a differential flame graph")
       ->type_name("FILE");
 }
@@ -196,7 +197,7 @@ void add_top(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("top", "show what a process compiles, once a second");
   verb->add_option("-p,--pid", raw.top_pid, "process to read")->required()->type_name("PID");
   verb->add_flag("-b,--batch", line.top.batch,
-                 "print text; so it does on a pipe and on a dumb terminal");
+                 "print text, not a screen; the default on a pipe and a dumb terminal");
   verb->add_option("-n,--iterations", line.top.iterations, "stop after this many readings")
       ->check(CLI::PositiveNumber)
       ->type_name("N");

@@ -8,35 +8,22 @@ namespace {
 
 constexpr std::size_t kLongestSequence = 16;
 
+// '\x03': Control-C, where the terminal sends it as a character.
+struct Letter {
+  char character;
+  TopKey key;
+};
+constexpr Letter kLetters[] = {
+    {'c', TopKey::kCompiles},  {'f', TopKey::kFinished}, {'p', TopKey::kProcesses},
+    {'\t', TopKey::kNextPage}, {'s', TopKey::kSort},     {' ', TopKey::kFreeze},
+    {'h', TopKey::kHelp},      {'?', TopKey::kHelp},     {'k', TopKey::kUp},
+    {'j', TopKey::kDown},      {'q', TopKey::kQuit},     {'Q', TopKey::kQuit},
+    {'\x04', TopKey::kQuit},   {'\x03', TopKey::kQuit}};
+
 std::optional<TopKey> letter(char c) {
-  switch (c) {
-    case 'c':
-      return TopKey::kCompiles;
-    case 'f':
-      return TopKey::kFinished;
-    case 'p':
-      return TopKey::kProcesses;
-    case '\t':
-      return TopKey::kNextPage;
-    case 's':
-      return TopKey::kSort;
-    case ' ':
-      return TopKey::kFreeze;
-    case 'h':
-    case '?':
-      return TopKey::kHelp;
-    case 'q':
-    case 'Q':
-    case '\x03':  // Control-C, where the terminal sends it as a character
-    case '\x04':
-      return TopKey::kQuit;
-    case 'k':
-      return TopKey::kUp;
-    case 'j':
-      return TopKey::kDown;
-    default:
-      return std::nullopt;
-  }
+  for (const Letter& one : kLetters)
+    if (one.character == c) return one.key;
+  return std::nullopt;
 }
 
 std::optional<TopKey> sequence(std::string_view text) {

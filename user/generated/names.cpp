@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "symbolizer/base/enum_text.h"
 #include "symbolizer/base/text.h"
 
 namespace dynprof {
@@ -37,35 +38,14 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 std::string_view kind_name(GeneratedKind kind) {
-  switch (kind) {
-    case GeneratedKind::kWrapper:
-      return "wrapper";
-    case GeneratedKind::kKernelSource:
-      return "kernel_source";
-    case GeneratedKind::kFxGraph:
-      return "fx_graph";
-    case GeneratedKind::kGuards:
-      return "guards";
-    case GeneratedKind::kBytecode:
-      return "bytecode";
-    case GeneratedKind::kResumeFunction:
-      return "resume_function";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"wrapper", "kernel_source", "fx_graph",
+                                           "guards",  "bytecode",      "resume_function"};
+  return enum_text<GeneratedKind::kResumeFunction>(kTexts, kind, "");
 }
 
 std::string_view direction_name(GeneratedDirection direction) {
-  switch (direction) {
-    case GeneratedDirection::kNone:
-      return "";
-    case GeneratedDirection::kForward:
-      return "forward";
-    case GeneratedDirection::kBackward:
-      return "backward";
-    case GeneratedDirection::kInference:
-      return "inference";
-  }
-  return "";
+  static constexpr const char* kTexts[] = {"", "forward", "backward", "inference"};
+  return enum_text<GeneratedDirection::kInference>(kTexts, direction, "");
 }
 
 std::optional<AotId> parse_aot_id(std::string_view source) {

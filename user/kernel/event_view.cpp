@@ -127,10 +127,10 @@ std::optional<EventView> decode_event(std::span<const std::byte> bytes) {
       return std::nullopt;
     case DP_EVENT_INLINE:
       return view_of(decode_inline_event(bytes));
-#define DYNPROF_DECODE(kind, Event) \
-  case kind:                        \
+#define DYNPROF_DECODE(kind, number, Event) \
+  case kind:                                \
     return decode_plain_event<Event>(bytes);
-      DYNPROF_PLAIN_EVENTS(DYNPROF_DECODE)
+      DP_PLAIN_EVENTS(DYNPROF_DECODE)
 #undef DYNPROF_DECODE
     case DP_EVENT_FORK:
     case DP_EVENT_EXEC:

@@ -41,16 +41,10 @@ struct GpuEventView {
   std::span<const std::byte> bytes;
 };
 
-// Events that are one struct and nothing else. X(kind, struct). One whose fields have to be checked too has an
-// is_valid() in event_view.cpp.
-#define DYNPROF_PLAIN_EVENTS(X)     \
-  X(DP_EVENT_WAIT, dp_wait_event)   \
-  X(DP_EVENT_PHASE, dp_phase_event) \
-  X(DP_EVENT_PROBE, dp_probe_event)
-
-#define DYNPROF_ALTERNATIVE(kind, Event) , Event
+// A plain event whose fields have to be checked too has an is_valid() in event_view.cpp.
+#define DYNPROF_ALTERNATIVE(kind, number, Event) , Event
 using EventView = std::variant<SampleView, WaitStackView, dp_inline_event, ProcessEventView,
-                               GpuEventView DYNPROF_PLAIN_EVENTS(DYNPROF_ALTERNATIVE)>;
+                               GpuEventView DP_PLAIN_EVENTS(DYNPROF_ALTERNATIVE)>;
 #undef DYNPROF_ALTERNATIVE
 
 // nullopt: malformed, or of a kind that is not known.

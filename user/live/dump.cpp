@@ -161,7 +161,7 @@ Result<ProcessDump> dump_process(pid_t pid) {
   TRY(check_target(pid));  // it may have ended meanwhile
   if (memory.exhausted())
     dump.problems.emplace_back("the read limit was reached: parts are missing");
-  if (dump.threads.empty()) dump.problems.emplace_back("it has no Python threads any more");
+  if (dump.threads.empty()) dump.problems.emplace_back("it no longer has Python threads");
   std::stable_sort(dump.threads.begin(), dump.threads.end(),
                    [](const ThreadDump& a, const ThreadDump& b) { return rank(a) < rank(b); });
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "user/live/snapshot_memory.h"
+#include "user/target/snapshot_memory.h"
 #include "user/target/torch_layout.h"
 
 namespace dynprof {

@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "user/live/snapshot_memory.h"
 #include "user/target/code_reader.h"
 #include "user/target/interpreter_walk.h"
 #include "user/target/python_runtime.h"
+#include "user/target/snapshot_memory.h"
 
 namespace dynprof {
 

@@ -100,10 +100,19 @@ void write_pages(const UnwindTable& table, dp_unwind_row* out) {
   }
 }
 
+}  // namespace
+
+void fill_table(const UnwindTable& table, std::uint32_t serial, dp_unwind_row* out) {
+  out[0] = {static_cast<std::uint32_t>(table.rows.size()), serial};
+  out[1] = {static_cast<std::uint32_t>(table.base), static_cast<std::uint32_t>(table.base >> 32)};
+  std::copy(table.rows.begin(), table.rows.end(), out + DP_UNWIND_HEADER_ROWS);
+  write_pages(table, out + DP_UNWIND_HEADER_ROWS + table.rows.size());
+}
+
 // The header says that nothing is there while the rest is written, and its content number last that
 // it is: the kernel side reads that again behind whatever it read.
-void write_space(dp_native_mapping* entries, std::uint32_t owner, std::uint64_t content,
-                 std::span<const dp_native_mapping> mappings) {
+void fill_space(dp_native_mapping* entries, std::uint32_t owner, std::uint64_t content,
+                std::span<const dp_native_mapping> mappings) {
   std::atomic_ref<__u64> number(entries[0].bias);
   number.store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -112,8 +121,6 @@ void write_space(dp_native_mapping* entries, std::uint32_t owner, std::uint64_t 
   entries[0].end = mappings.size();
   number.store(content, std::memory_order_release);
 }
-
-}  // namespace
 
 MappedArray::MappedArray(int map, std::size_t bytes)
     : bytes_((bytes + kPage - 1) / kPage * kPage),
@@ -145,12 +152,7 @@ Result<void> NativeMaps::set_tables(std::span<const NewTable> tables) {
       made = map_error("cannot map the memory of a BPF map", errno);
       break;
     }
-    auto* rows = static_cast<dp_unwind_row*>(array.data());
-    rows[0] = {static_cast<std::uint32_t>(table.rows.size()), fresh.serial};
-    rows[1] = {static_cast<std::uint32_t>(table.base),
-               static_cast<std::uint32_t>(table.base >> 32)};
-    std::copy(table.rows.begin(), table.rows.end(), rows + DP_UNWIND_HEADER_ROWS);
-    write_pages(table, rows + DP_UNWIND_HEADER_ROWS + table.rows.size());
+    fill_table(table, fresh.serial, static_cast<dp_unwind_row*>(array.data()));
     slots.push_back(fresh.slot);
     maps.push_back(*std::move(map));
   }
@@ -182,7 +184,7 @@ Result<void> NativeMaps::set_space(std::uint32_t slot, std::uint32_t owner, std:
                                    std::span<const dp_native_mapping> mappings) {
   auto known = arrays_.find(slot);
   if (known != arrays_.end() && known->second.room >= mappings.size()) {
-    write_space(known->second.entries(), owner, content, mappings);
+    fill_space(known->second.entries(), owner, content, mappings);
     return {};
   }
   // Libraries come one after the other.
@@ -192,7 +194,7 @@ Result<void> NativeMaps::set_space(std::uint32_t slot, std::uint32_t owner, std:
   Space space{room,
               std::make_unique<MappedArray>(map.get(), (room + 1) * sizeof(dp_native_mapping))};
   if (!*space.array) return map_error("cannot map the memory of a BPF map", errno);
-  write_space(space.entries(), owner, content, mappings);
+  fill_space(space.entries(), owner, content, mappings);
   TRY(put_into_slots(spaces_, {&slot, 1}, {&map, 1}));
   arrays_[slot] = std::move(space);
   return {};
@@ -201,7 +203,7 @@ Result<void> NativeMaps::set_space(std::uint32_t slot, std::uint32_t owner, std:
 void NativeMaps::clear_space(std::uint32_t slot) {
   auto known = arrays_.find(slot);
   if (known == arrays_.end()) return;
-  write_space(known->second.entries(), 0, 0, {});
+  fill_space(known->second.entries(), 0, 0, {});
 }
 
 }  // namespace dynprof

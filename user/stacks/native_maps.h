@@ -34,6 +34,12 @@ class MappedArray {
   void* memory_;
 };
 
+// The content of such an array. `out` has room for NativeMaps::bytes_of(table).
+void fill_table(const UnwindTable& table, std::uint32_t serial, dp_unwind_row* out);
+// The header and behind it the mappings.
+void fill_space(dp_native_mapping* entries, std::uint32_t owner, std::uint64_t content,
+                std::span<const dp_native_mapping> mappings);
+
 class NativeMaps {
  public:
   // Descriptors of the two maps; they stay the caller's and must outlive this.

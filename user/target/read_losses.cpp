@@ -24,7 +24,7 @@ std::string sentence(ReadLoss what, const std::string& process) {
           process);
     case ReadLoss::kMemoryStuck:
       return fmt::format(
-          "reading the memory of {} did not return: it is not read any more, and its new functions "
+          "reading the memory of {} did not return: it is no longer read, and its new functions "
           "have no names",
           process);
   }

@@ -80,7 +80,7 @@ Result<std::unique_ptr<TopReader>> TopReader::open(pid_t pid) {
 
 // The process may have become another program by exec.
 void TopReader::find_python_again(double now_s) {
-  details_.problems.emplace_back("it has no Python threads any more");
+  details_.problems.emplace_back("it no longer has Python threads");
   if (now_s - looked_for_python_s_ < kPythonSeconds) return;
   looked_for_python_s_ = now_s;
   auto found = discover_python(runtime_.pid);

@@ -198,7 +198,7 @@ std::string keys_line(const TopViewOptions& options) {
   if (options.page == TopPage::kCompiles) order = open_order(sort);
   if (options.page == TopPage::kFinished) order = finished_order(sort);
   if (options.page == TopPage::kProcesses) order = process_order(sort);
-  std::string text = options.frozen ? "FROZEN (space goes on)  " : "";
+  std::string text = options.frozen ? "FROZEN (space resumes)  " : "";
   text += "q quit  h help  c compiles  f finished  p processes  space freeze";
   if (!order.empty()) text += "  s sort: " + order;
   return text;

@@ -40,7 +40,7 @@ class CompileRow {
     }
     add(details, "Graph breaks", breaks());
     add(details, "Waited for", waits());
-    add(details, "User lines (looks at the target's memory)", lines());
+    add(details, "User lines (from reads of the target's memory)", lines());
     add(details, "torch's own phases, without what is inside them", torch_phases());
     add(details, "Generated code", generated());
     return details;
@@ -62,7 +62,7 @@ class CompileRow {
     std::vector<std::string> lines;
     const std::uint64_t start_ns = attribution_.recording().meta().start_ns;
     std::string text = compile_.exact ? "exact begin and end" : "from the first to the last sample";
-    if (compile_.before_attach) text = "over when the recording began: what torch noted of it";
+    if (compile_.before_attach) text = "ended before the recording began: torch's own record";
     text += fmt::format("; {}", compile_kind_text(compile_.kind));
     if (compile_.began_before) text += "; it had begun before the recording";
     if (compile_.open_at_end) text += "; it was open when the recording ended";
@@ -205,7 +205,7 @@ PageTable compile_table(const Selection& selection, const FlameData& flame) {
                        {{"Function", ColumnType::kPlace},
                         {"Wall", ColumnType::kSeconds},
                         {"CPU", ColumnType::kSeconds, "time on a CPU, from samples"},
-                        {"Wait", ColumnType::kSeconds, "time off the CPU for a reason of its own"},
+                        {"Wait", ColumnType::kSeconds, "time off the CPU, waiting"},
                         {"Ready", ColumnType::kSeconds, "it could have run, and no CPU was free"},
                         {"Child", ColumnType::kSeconds, "CPU time of the processes it started"}});
   for (std::size_t group = 0; group < kPhaseGroups; ++group) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "symbolizer/base/cap_text.h"
+#include "symbolizer/base/enum_text.h"
 #include "symbolizer/base/json_writer.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/export/html/assets.h"
@@ -41,23 +42,9 @@ class ScriptSink final : public ByteSink {
 };
 
 const char* type_name(ColumnType type) {
-  switch (type) {
-    case ColumnType::kText:
-      return "text";
-    case ColumnType::kPlace:
-      return "place";
-    case ColumnType::kSeconds:
-      return "seconds";
-    case ColumnType::kCount:
-      return "count";
-    case ColumnType::kPercent:
-      return "percent";
-    case ColumnType::kChange:
-      return "change";
-    case ColumnType::kFactor:
-      return "factor";
-  }
-  return "text";
+  static constexpr const char* kTexts[] = {"text",    "place",  "seconds", "count",
+                                           "percent", "change", "factor"};
+  return enum_text<ColumnType::kFactor>(kTexts, type, "text");
 }
 
 void put(JsonWriter& json, std::string_view text, std::size_t most) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "symbolizer/export/formats.h"
 #include "symbolizer/export/html/flame_data.h"
 #include "symbolizer/export/html/tables.h"
 #include "symbolizer/export/html/timeline_data.h"
@@ -69,6 +70,14 @@ Result<void> write_html(const Analysis& analysis, const ReportOptions& options, 
   add_code(page, selection);
   page.about = about_lines(selection);
   return write_page(page, sink);
+}
+
+Result<void> export_html(const ExportRequest& request) {
+  ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
+  ReportOptions options;
+  options.compiles = request.compiles;
+  options.user_packages = request.settings.user_packages;
+  return write_html(request.analysis, options, *sink);
 }
 
 }  // namespace dynprof

@@ -1,4 +1,4 @@
-#include "user/live/snapshot_memory.h"
+#include "user/target/snapshot_memory.h"
 
 #include <algorithm>
 #include <cstring>
