@@ -62,6 +62,8 @@ void TorchFacts::compiled(std::uint64_t now_ns) {
 
 void TorchFacts::compile_ended(std::uint64_t now_ns) {
   compiled(now_ns);
+  // A look while the first compile was open could not see what it made: it does not delay the next one.
+  if (!std::exchange(any_ended_, true)) next_look_ns_ = now_ns;
   note_tries_ = 0;
   note_due_ns_ = now_ns + kUntilNotedNs[0];
 }

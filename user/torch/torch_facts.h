@@ -78,6 +78,7 @@ class TorchFacts {
   Look generated_until_now_ = Look::kNone;  // the most that was looked for since the last compile
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t last_compile_ns_ = 0;
+  bool any_ended_ = false;
   std::future<Reading> reading_;
 };
 
