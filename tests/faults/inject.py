@@ -112,6 +112,9 @@ class Injector:
                 or done.err.startswith("Sampling")
             ):
                 allowed = {0}
+            # After the recording, a signal ends the making of outputs.
+            if "\nstopped at once; " in done.err:
+                allowed = {128 + self.number}
         elif self.number != signal.SIGSTOP:
             allowed = {0, -self.number}
         if done.rc not in allowed:
