@@ -120,6 +120,15 @@ def run(pythons, rows, wanted, keep):
                     shutil.rmtree(wheels.cuda_folder(CACHE, torch), ignore_errors=True)
 
 
+def update_page(text):
+    """Not with rows missing that it has: they were made on another machine, or the cache was removed."""
+    page = ROOT / "docs" / "compatibility.md"
+    if text.count(table.NOT_RUN) > page.read_text().count(table.NOT_RUN):
+        page = CACHE / "compatibility.md"
+        print(f"docs/compatibility.md has rows that are not in {CACHE}: this page is in {page}")
+    page.write_text(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="PYTHON-TORCH")
@@ -129,7 +138,7 @@ def main():
     rows, pythons = Rows(), interpreters()
     wanted = options.only.__contains__ if options.only else lambda key: not rows.is_new(key)
     run(pythons, rows, wanted, options.keep)
-    (ROOT / "docs" / "compatibility.md").write_text(table.document(pythons, TORCHES, rows.rows))
+    update_page(table.document(pythons, TORCHES, rows.rows))
     failed = [key for key, one in rows.rows.items() if table.is_failure(one)]
     print(f"{len(rows.rows) - len(failed)} passed, {len(failed)} failed")
     return 1 if failed else 0

@@ -17,11 +17,12 @@ one), every sample inside a compile; begin and end of each attempt come from tor
 thread-locals and frames never name different compiles. *degrades*: what differs is in the table below.
 *no wheel*: that release has none for that CPython in pip's index.
 """
+NOT_RUN = "not run"
 
 
 def is_failure(row):
     """Something that should have worked, as opposed to what there is not."""
-    return "problem" in row and not row["problem"].startswith(("no wheel", "not run", "not installed"))
+    return "problem" in row and not row["problem"].startswith(("no wheel", NOT_RUN, "not installed"))
 
 
 def differing(row):
@@ -42,7 +43,7 @@ def escape(text):
 
 
 def row_of(rows, name, torch):
-    return rows.get(f"{name}-{torch}", {"problem": "not run"})
+    return rows.get(f"{name}-{torch}", {"problem": NOT_RUN})
 
 
 def versions(rows):
