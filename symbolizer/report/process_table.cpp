@@ -27,7 +27,7 @@ std::string program_of(const std::string& title) { return title.substr(0, title.
 
 // What was done: "kernel cpp_fused_add_0", "one-off: precompiled header", "python train.py".
 std::string work_text(const ProcessTree& tree, const ProcessJob& job) {
-  const std::string title = tree.title(tree.all()[job.root]);
+  std::string title = tree.title(tree.all()[job.root]);
   if (is_one_off(job.purpose)) return fmt::format("one-off: {}", purpose_text(job.purpose));
   if (!job.kernel.empty()) return fmt::format("kernel {}", job.kernel);
   if (job.purpose == Purpose::kOther || job.purpose == Purpose::kWorker) return title;

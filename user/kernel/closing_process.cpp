@@ -43,8 +43,8 @@ void give_up_identity() {
   // argv[0], which nothing here reads any more.
   char* command = ::program_invocation_name;
   const std::size_t room = ::strlen(command);
-  ::memset(command, 0, room);
-  ::memcpy(command, kName, std::min(room, ::strlen(kName)));
+  std::fill_n(command, room, '\0');
+  std::copy_n(kName, std::min(room, ::strlen(kName)), command);
   ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   const __user_cap_data_struct none[2] = {};
