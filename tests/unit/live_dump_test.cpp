@@ -114,6 +114,39 @@ TEST(SnapshotMemory, ReadsThroughBeyondItsLimit) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
+TEST(SnapshotMemory, HoldsAllPagesOfABatchWithOneRead) {
+  FakeMemory memory;
+  memory.allocate(kPage, 8 * kPage);
+  memory.write<std::uint64_t>(6 * kPage - 4, 7);
+  SnapshotMemory snapshot(memory);
+  std::vector<std::byte> bytes(24);
+  RemoteRange ranges[] = {{kPage, std::span(bytes).first(8)},
+                          {6 * kPage - 4, std::span(bytes).subspan(8, 8)},
+                          {20 * kPage, std::span(bytes).subspan(16)}};
+  const int before = memory.reads;
+  snapshot.read_many(ranges);
+  EXPECT_EQ(memory.reads, before + 1);
+  EXPECT_TRUE(ranges[0].complete() && ranges[1].complete());
+  EXPECT_EQ(ranges[2].done, 0u);
+  EXPECT_EQ(snapshot.read<std::uint64_t>(6 * kPage - 4), 7u);
+  EXPECT_EQ(memory.reads, before + 1);
+}
+
+TEST(SnapshotMemory, PassesLargeBatchesOnWithoutHoldingThem) {
+  FakeMemory memory;
+  memory.allocate(kPage, 8 * kPage);
+  SnapshotMemory snapshot(memory);
+  snapshot.pass_batches(2);
+  std::vector<std::byte> bytes(16);
+  RemoteRange ranges[] = {{kPage, std::span(bytes).first(8)},
+                          {2 * kPage, std::span(bytes).last(8)}};
+  snapshot.read_many(ranges);
+  EXPECT_TRUE(ranges[0].complete() && ranges[1].complete());
+  const int before = memory.reads;
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
+  EXPECT_EQ(memory.reads, before + 1);
+}
+
 // Frames of CPython 3.13 and 3.12 as they lie in memory.
 class WalkFrames : public ::testing::Test {
  protected:

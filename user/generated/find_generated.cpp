@@ -13,12 +13,14 @@
 #include "user/generated/guard_reasons.h"
 #include "user/generated/inductor_files.h"
 #include "user/generated/target_file.h"
+#include "user/target/snapshot_memory.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxGuardsExpression = 65'536;
 constexpr std::size_t kMaxWantedGuards = 65'536;
+constexpr std::size_t kBatch = 16;  // ranges in one read
 
 // "forward (/tmp/model.py:9)", on one line whatever the names are.
 std::string describe(const RemoteCode& code) {
@@ -210,8 +212,15 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
   // Imported at the first compile.
   if (!objects.find_module(runtime.main_interpreter, "torch._dynamo.utils")) return {};
   Deadline begin = std::chrono::steady_clock::now();
+  // Pages as they were when each was first asked for: a look at many small objects takes some reads of pages instead of
+  // several reads for each object, each of which takes the target's lock on its memory map. What was freed and reused
+  // during a look differs in the next one, and is left out.
   auto look = [&](std::chrono::milliseconds time) {
-    PythonObjects python(objects, runtime);  // anew: it keeps what it read
+    SnapshotMemory pages(objects.memory());
+    pages.pass_batches(kBatch);
+    RemoteObjects held(pages, objects.layout());
+    held.set_str_type(objects.str_type());
+    PythonObjects python(held, runtime);
     return Finder(python, pid, limits, begin + time).run();
   };
   GeneratedCode first = look(limits.time / 2);

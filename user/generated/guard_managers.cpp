@@ -5,7 +5,6 @@
 #include <unordered_set>
 
 #include "user/generated/gc_walk.h"
-#include "user/generated/held_objects.h"
 
 namespace dynprof {
 namespace {
@@ -58,21 +57,16 @@ class Search {
   explicit Search(PythonObjects& python) : python_(python) {}
 
   // torch registers one for each object that a compile has guards on, so most of hundreds lead to the same few check
-  // managers. They are looked at in pages that are read as a whole; a check manager that is new is then read from the
-  // process.
+  // managers.
   void by_finalizers(Deadline deadline) {
     auto type = python_.global("weakref", "finalize");
     auto registry = type ? python_.objects().type_get(*type, "_registry") : std::nullopt;
     auto items = registry ? python_.values().dict_items(*registry, kMaxFinalizers) : std::nullopt;
-    HeldObjects held(python_);
     std::unordered_set<std::uint64_t> checks;
     for (const DictEntry& item : items.value_or(std::vector<DictEntry>())) {
       if (over(deadline)) return;
-      const auto seen = check_manager_of(held.python(), item.value);
-      if (!seen || checks.contains(*seen)) continue;
-      auto check = check_manager_of(python_, item.value);
-      if (!check) continue;
-      checks.insert(*check);
+      const auto check = check_manager_of(python_, item.value);
+      if (!check || !checks.insert(*check).second) continue;
       if (auto manager = python_.attribute(*check, {"guard_manager"})) add(*manager, *check);
     }
   }
@@ -108,14 +102,14 @@ class Search {
   std::unordered_map<std::uint64_t, std::size_t> known_;
 };
 
-void read_parts(PythonObjects& python, HeldObjects& held, std::optional<std::uint64_t> list,
-                std::size_t max_bytes, std::vector<std::string>& parts, bool& truncated) {
+void read_parts(PythonObjects& python, std::optional<std::uint64_t> list, std::size_t max_bytes,
+                std::vector<std::string>& parts, bool& truncated) {
   if (!list) return;
   auto items = python.values().list_items(*list, kMaxParts);
   std::size_t used = 0;
   for (std::uint64_t item : items.value_or(std::vector<std::uint64_t>())) {
-    auto part = held.python().text(item, max_bytes - used);
-    if (!part || !python.alive(item)) continue;
+    auto part = python.text(item, max_bytes - used);
+    if (!part) continue;
     used += part->text.size();
     truncated = truncated || part->truncated;
     parts.push_back(std::move(part->text));
@@ -140,13 +134,12 @@ std::optional<GuardText> read_guards(PythonObjects& python, const GuardManager& 
   auto list = python.attribute(guards.manager, {"code_parts"});
   if (!list) return std::nullopt;
   GuardText text;
-  HeldObjects held(python);
-  read_parts(python, held, list, max_bytes, text.parts, text.truncated);
+  read_parts(python, list, max_bytes, text.parts, text.truncated);
   if (text.parts.empty()) return std::nullopt;
   if (guards.check_manager != 0) {
     auto shapes =
         python.attribute(guards.check_manager, {"shape_code_parts", "verbose_code_parts", "exprs"});
-    read_parts(python, held, shapes, max_bytes, text.shape_parts, text.truncated);
+    read_parts(python, shapes, max_bytes, text.shape_parts, text.truncated);
   }
   return text;
 }

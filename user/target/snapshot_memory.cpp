@@ -69,6 +69,19 @@ std::size_t SnapshotMemory::find(std::uint64_t address) {
   return place->second;
 }
 
+void SnapshotMemory::hold(std::span<const RemoteRange> ranges) {
+  const std::size_t first = pages_.size();
+  for (const RemoteRange& range : ranges) {
+    const std::uint64_t offset = range.address % kPageBytes;
+    for (std::uint64_t at = 0; at < offset + range.into.size(); at += kPageBytes) {
+      if (pages_.size() == kMaxPages) break;
+      const std::uint64_t address = range.address - offset + at;
+      if (index_.try_emplace(address, pages_.size()).second) pages_.push_back({address, false, 0});
+    }
+  }
+  if (pages_.size() > first) fetch(first);
+}
+
 void SnapshotMemory::read_one(RemoteRange& range) {
   range.done = 0;
   while (range.done < range.into.size()) {
@@ -87,6 +100,8 @@ void SnapshotMemory::read_one(RemoteRange& range) {
 }
 
 void SnapshotMemory::read_many(std::span<RemoteRange> ranges) {
+  if (ranges.size() >= passed_ranges_) return memory_.read_many(ranges);
+  if (ranges.size() > 1) hold(ranges);
   for (RemoteRange& range : ranges) read_one(range);
 }
 

@@ -21,6 +21,10 @@ class SnapshotMemory final : public RemoteMemory {
   // fetched by a system call of its own.
   void keep_unused(unsigned renewals) { kept_renewals_ = renewals; }
 
+  // Reads of this many ranges or more are passed on as they are and nothing of them is held: they are few system calls
+  // already, and of pages all over the process.
+  void pass_batches(std::size_t ranges) { passed_ranges_ = ranges; }
+
   // From the pages held. Beyond the limit of pages it reads through, and nothing is held.
   void read_many(std::span<RemoteRange> ranges) override;
 
@@ -41,12 +45,15 @@ class SnapshotMemory final : public RemoteMemory {
   };
   std::byte* bytes_of(std::size_t page) { return bytes_.data() + page * kPageBytes; }
   void fetch(std::size_t first);
+  // All pages of `ranges` that are not held yet, in one read.
+  void hold(std::span<const RemoteRange> ranges);
   // The index of a page that is held, or now is; kMaxPages: it is one too many.
   std::size_t find(std::uint64_t address);
   void read_one(RemoteRange& range);
 
   RemoteMemory& memory_;
   unsigned kept_renewals_ = 1;
+  std::size_t passed_ranges_ = SIZE_MAX;
   std::vector<Page> pages_;
   std::vector<std::byte> bytes_;
   std::unordered_map<std::uint64_t, std::size_t> index_;
