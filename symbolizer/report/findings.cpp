@@ -171,6 +171,14 @@ class Finder {
     found_.one_off = by_time(sums);
   }
 
+  // The code that was compiled, as text: of a compile that torch refuses at its limit only file and line are known, and the
+  // last part of the name.
+  std::string recompiled_code(CompileIndex i, const std::string& place) const {
+    const CompiledFunction function = attribution_.function(i);
+    if (function.file.empty() || function.unreadable != Unreadable::kNo) return place;
+    return fmt::format("{}:{} {}", function.file, function.line, function.name);
+  }
+
   // What torch notes it notes once for all attempts.
   void add_history() {
     std::map<std::pair<std::int32_t, std::string>, std::size_t> groups;
@@ -195,7 +203,8 @@ class Finder {
       if (!past->recompile_reason && !limit) continue;
       std::string place = function_place(attribution_, i);
       if (place.empty()) place = attribution_.label(i);
-      auto [at, added] = groups.try_emplace({compiles_[i].pid, place}, found_.recompiles.size());
+      auto [at, added] = groups.try_emplace({compiles_[i].pid, recompiled_code(i, place)},
+                                            found_.recompiles.size());
       if (added) {
         if (found_.recompiles.size() == kMaxGroups) {
           groups.erase(at);
@@ -204,6 +213,7 @@ class Finder {
         found_.recompiles.push_back({.pid = compiles_[i].pid, .place = place});
       }
       Recompiles& group = found_.recompiles[at->second];
+      if (place.size() > group.place.size()) group.place = std::move(place);
       if (limit) {
         group.limit = *past->failed;
         group.limit_is_error = has(*past->failed, "FailOnRecompileLimitHit");

@@ -46,6 +46,7 @@ struct Entry {
   std::string text;
   std::size_t most;  // lines it may have
   int keep = 0;      // those with more keep their lines longer
+  int drop = 0;      // where all have one line, those with more are left out first; 0: never
 };
 
 class Summary {
@@ -80,6 +81,8 @@ class Summary {
   void add(const char* title, std::string text, std::size_t most, int keep = 0) {
     entries_.push_back({title, std::move(text), most, keep});
   }
+  // The entry added last may be left out.
+  void may_drop(int drop) { entries_.back().drop = drop; }
 
   void add_all() {
     add_compiling();
@@ -106,7 +109,7 @@ class Summary {
     return static_cast<std::size_t>(std::count(out.begin(), out.end(), '\n'));
   }
 
-  // Long entries give way first, then the last ones.
+  // Long entries give way first, then those that may be left out.
   void fit() {
     for (Entry& entry : entries_) {
       const std::size_t wanted = lines_of(entry, 1000);
@@ -128,9 +131,12 @@ class Summary {
       }
       if (longest->most > 1) {
         --longest->most;
-      } else {
-        entries_.pop_back();
+        continue;
       }
+      auto last = entries_.begin();
+      for (auto entry = entries_.begin(); entry != entries_.end(); ++entry)
+        if (entry->drop >= last->drop) last = entry;
+      entries_.erase(last);
     }
   }
 
@@ -201,6 +207,7 @@ class Summary {
     }
     add("One-off", fmt::format("{:.2f} s ({:.0f} %), cached: {}", seconds(found_.one_off_ns),
                                share(found_.one_off_ns, found_.thread_ns), parts));
+    may_drop(2);
   }
 
   void add_waiting() {
@@ -237,6 +244,7 @@ class Summary {
     }
     close();
     add("Longest", std::move(text));
+    may_drop(1);
   }
 
   void add_recompiles() {
@@ -258,11 +266,13 @@ class Summary {
         text += fmt::format("{}{}", group.reasons.size() > 1 ? "; last: " : "; ",
                             one_line(group.reasons.back()));
       add("Recompiled", std::move(text), limits_.reason_lines, 2);
+      if (shown > 1) may_drop(4);
     }
     if (found_.recompiles.size() > limits_.recompiles) {
       cut_ = true;
       add("Recompiled", counted(found_.recompiles.size() - limits_.recompiles, "more function",
                                 "more functions"));
+      may_drop(7);
     }
   }
 
@@ -316,6 +326,7 @@ class Summary {
     add("Caches",
         fmt::format("FxGraphCache {}; AOTAutogradCache {}", words(caches.fx_hits, caches.fx_misses),
                     words(caches.aot_hits, caches.aot_misses)));
+    may_drop(3);
   }
 
   // One sentence, where others had more than a tenth: of the machine, or else of what was recorded.
@@ -346,9 +357,11 @@ class Summary {
       if (breaks != shown.end()) std::swap(shown[limits_.suggestions - 1], *breaks);
       shown.resize(limits_.suggestions);
     }
-    for (const Suggestion& one : shown)
+    for (const Suggestion& one : shown) {
       add("Suggestion", fmt::format("{} ({})", one.change, one_line(one.evidence)), limits_.lines,
           1);
+      if (&one != &shown.front()) may_drop(&one == &shown[1] ? 5 : 6);
+    }
   }
 
   const Attribution& attribution_;

@@ -182,6 +182,7 @@ TEST_F(ReportSummary, HasTwelveLinesAtMostAndTheRestBelowTheTable) {
   std::string text = report();
   EXPECT_LE(summary(text).size(), 12u) << text;
   EXPECT_GE(summary(text).size(), 10u) << text;
+  EXPECT_TRUE(has(said(text, "Suggestion"), "number of dimensions")) << "never left out";
   const std::size_t table = text.find("# Trace id"), details = text.find("# In full: ");
   ASSERT_NE(details, std::string::npos);
   EXPECT_LT(table, details);

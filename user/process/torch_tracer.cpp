@@ -219,6 +219,12 @@ void TorchTracer::finish(RecordingWriter& writer) {
   facts_.write_at_end(process_.identity.pid(), writer);
 }
 
+void TorchTracer::image_ended(RecordingWriter& writer) {
+  write_lines(writer);
+  facts_.stop_reading();
+  facts_.write_at_end(process_.identity.pid(), writer);
+}
+
 std::vector<std::string> TorchTracer::lacks() const {
   if (!has_torch()) return {};
   return torch_lacks(process_.python.objects(), process_.python.runtime());

@@ -59,6 +59,8 @@ class TorchTracer {
   void begin(RecordingWriter& writer);
   std::uint64_t tick(std::uint64_t now_ns, RecordingWriter& writer);
   void finish(RecordingWriter& writer);
+  // The process has ended, or runs another program now: writes what was read of the memory that is gone.
+  void image_ended(RecordingWriter& writer);
 
   // Sources of compiles that this torch does not have: see torch_lacks.h.
   std::vector<std::string> lacks() const;

@@ -96,6 +96,7 @@ void EventRouter::Handlers::on_exec(pid_t pid, const ProcessEventView& view) {
   FollowedProcess* process = to.processes.find(pid);
   if (!process) return;
   to.processes.image_ends(pid);
+  process->tracer().image_ended(to.writer);
   process->forget_image(view.event.header.time_ns);
   process->identity().runs(view.event.comm, view.exe, view.args);
   if (to.native && exec_rate.is_low(view.event.header.time_ns)) to.native->give(*process);
@@ -114,6 +115,7 @@ void EventRouter::Handlers::on_exit(pid_t pid) {
   if (to.targets.contains(pid)) {
     to.targets.ended(pid);
   } else if (!to.gpu.traces(pid)) {
+    process->tracer().image_ended(to.writer);
     to.losses.add(*process);
     to.processes.erase(pid);
   }

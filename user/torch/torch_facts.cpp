@@ -121,9 +121,13 @@ void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& 
 }
 
 void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python) {
-  if (reading_.valid()) take(reading_.get());
+  stop_reading();
   take(read(objects, python,
             {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time}));
+}
+
+void TorchFacts::stop_reading() {
+  if (reading_.valid()) take(reading_.get());
 }
 
 TorchFacts::Reading TorchFacts::read(RemoteObjects& objects, const PythonRuntime& python,

@@ -39,6 +39,8 @@ class TorchFacts {
   void refresh(const PythonRuntime& python, std::uint64_t now_ns, bool compiling);
   // Reads the history, and comes back with it.
   void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
+  // Waits for a reading that is under way. It ends soon where the process is gone.
+  void stop_reading();
   // Reads everything once more, if the process still lives.
   void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python);
 
