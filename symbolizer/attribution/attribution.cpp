@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/ledger.h"
 #include "symbolizer/attribution/phases.h"
+#include "symbolizer/attribution/ranks.h"
 #include "symbolizer/attribution/sample_times.h"
 #include "symbolizer/attribution/spans.h"
 #include "symbolizer/attribution/thread_clocks.h"
@@ -67,6 +69,9 @@ struct Attribution::State {
     merge_exact(recording, spans, exact, compiles, answers);
     merge_history(recording, history, compiles);
     order_compiles(compiles, answers);
+    std::set<std::int32_t> compiling;
+    for (const Compile& compile : compiles) compiling.insert(compile.pid);
+    ranks = read_ranks(recording.tables(), compiling);
     cut_at_start();
     count();
     join_breaks();
@@ -90,6 +95,7 @@ struct Attribution::State {
   ExactCompiles exact;
   TorchHistory history;
   std::vector<Compile> compiles;
+  std::map<std::int32_t, std::string> ranks;  // by pid
   std::vector<Answer> answers;
   std::map<std::uint32_t, CompileIndex> last_attempts;    // by episode
   std::map<CompileIndex, std::vector<PastBreak>> breaks;  // that the recording has rows of
@@ -311,10 +317,17 @@ std::string Attribution::file_stem(CompileIndex index) const {
 }
 
 std::string Attribution::label(CompileIndex index) const {
-  const Compile& compile = state_->compiles[index];
-  std::string process = compile.pid == state_->main_pid ? "" : fmt::format("pid {} ", compile.pid);
-  return process + label_in_process(index);
+  const std::string process = process_text(state_->compiles[index].pid);
+  return process.empty() ? label_in_process(index) : process + " " + label_in_process(index);
 }
+
+std::string Attribution::process_text(std::int32_t pid) const {
+  if (const auto rank = state_->ranks.find(pid); rank != state_->ranks.end())
+    return "rank " + rank->second;
+  return pid == state_->main_pid ? "" : fmt::format("pid {}", pid);
+}
+
+const std::map<std::int32_t, std::string>& Attribution::ranks() const { return state_->ranks; }
 
 std::string Attribution::label_in_process(CompileIndex index) const {
   const Compile& compile = state_->compiles[index];

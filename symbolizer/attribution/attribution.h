@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -94,7 +95,7 @@ class Attribution {
   // "_compile_inner_0_0", "compile_backward_1_0_1", "pid77-_compile_inner_0_0.2": design §2. Safe
   // as a file name; no two compiles share one.
   std::string file_stem(CompileIndex compile) const;
-  // "0/0", "0/1_1", "backward 0/0", "0/0.2", "pid 77 0/0": for tables and titles.
+  // "0/0", "0/1_1", "backward 0/0", "0/0.2", "pid 77 0/0", "rank 1 0/0": for tables and titles.
   std::string label(CompileIndex compile) const;
   // The same without the process, for a table that has a column of it.
   std::string label_in_process(CompileIndex compile) const;
@@ -108,6 +109,10 @@ class Attribution {
   const ThreadClocks& clocks() const;
   const ExactCompiles& exact() const;
   const TorchHistory& history() const;
+  // "rank 1", "pid 77"; "" for the main process.
+  std::string process_text(std::int32_t pid) const;
+  // RANK of each process that compiles, where these are ranks of one job; else empty.
+  const std::map<std::int32_t, std::string>& ranks() const;
   // Names without a process are of this one.
   std::int32_t main_pid() const;
   const std::vector<GeneratedCopy>& generated_copies() const;

@@ -211,6 +211,7 @@ struct SpanEdge {
 //   "history"    JSON of what torch remembers of its compiles; `name` is "attach" or "detach"
 //   "generated"  the content of a file a compile made; `name` is JSON that describes it
 //   "threads"    JSON of names that Python has for threads, by thread id
+//   "rank"       `name` is RANK in the environment the process was started with
 //   "machine"    JSON of who used the CPUs of the machine; of no process
 struct Fact {
   std::int32_t pid = 0;

@@ -135,7 +135,7 @@ class Table {
     for (std::size_t i = 0; i < kPhaseGroups; ++i) used += shown_[i] ? width_of(i) : 0;
     for (const Row& row : rows_) {
       label_width_ = std::max(label_width_, display_width(label_of(row.compile)));
-      pid_width_ = std::max(pid_width_, std::to_string(pid_of(row.compile)).size());
+      pid_width_ = std::max(pid_width_, process_of(row.compile).size());
     }
     used += label_width_ + (any_waits_ ? kNumber : 0) + (any_pids_ ? pid_width_ + 1 : 0);
     any_runnable_ =
@@ -151,7 +151,11 @@ class Table {
         any_pids_ ? attribution_.label_in_process(compile) : attribution_.label(compile);
     return escape_terminal(label);
   }
-  std::int32_t pid_of(CompileIndex compile) const { return attribution_.compiles()[compile].pid; }
+  std::string process_of(CompileIndex compile) const {
+    const std::int32_t pid = attribution_.compiles()[compile].pid;
+    const auto rank = attribution_.ranks().find(pid);
+    return rank == attribution_.ranks().end() ? std::to_string(pid) : rank->second;
+  }
 
   static std::size_t width_of(std::size_t group) {
     return std::string_view(phase_group_name(static_cast<PhaseGroup>(group)).column).size() + 1;
@@ -176,9 +180,13 @@ class Table {
       append_comment(out, "Child: CPU time of the processes it started, such as compilers.");
     append_comment(out, "kernel: the C++ and Triton compilers, and waiting for them.");
     out += "#\n";
-    std::string titles = "# " + (any_pids_ ? fmt::format("{:>{}} ", "Pid", pid_width_) : "") +
-                         cell("Trace id", label_width_) + std::string(kFlags, ' ') +
-                         cell(function_width_ > 0 ? "Function" : "", function_width_);
+    std::string titles =
+        "# " +
+        (any_pids_
+             ? fmt::format("{:>{}} ", attribution_.ranks().empty() ? "Pid" : "Rank", pid_width_)
+             : "") +
+        cell("Trace id", label_width_) + std::string(kFlags, ' ') +
+        cell(function_width_ > 0 ? "Function" : "", function_width_);
     auto title = [&](const char* name) { titles += fmt::format("{:>{}}", name, kNumber); };
     title("Wall s");
     title("CPU s");
@@ -252,7 +260,7 @@ class Table {
     flags_[1] |= compile.open_at_end;
     flags_[2] |= compile.before_attach;
     std::string line = "  ";
-    if (any_pids_) line += fmt::format("{:>{}} ", compile.pid, pid_width_);
+    if (any_pids_) line += fmt::format("{:>{}} ", process_of(row.compile), pid_width_);
     line += cell(label_of(row.compile), label_width_) + ' ' + first +
             (compile.open_at_end ? '>' : ' ') + ' ';
     if (function_width_ > 0) line += function_text(row.compile);
@@ -325,7 +333,7 @@ class Table {
   std::uint64_t total_wall_ns_ = 0, total_wait_ns_ = 0, total_runnable_ns_ = 0,
                 total_children_ns_ = 0;
   std::size_t left_out_ = 0;
-  std::size_t pid_width_ = 3, label_width_ = 8, function_width_ = 0;
+  std::size_t pid_width_ = 4, label_width_ = 8, function_width_ = 0;
   std::array<bool, kPhaseGroups> shown_{};
   bool any_exact_ = false, any_waits_ = false, any_runnable_ = false, any_children_ = false,
        any_pids_ = false;

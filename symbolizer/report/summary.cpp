@@ -8,6 +8,7 @@
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/findings.h"
+#include "symbolizer/report/rank_differences.h"
 #include "symbolizer/report/rows.h"
 #include "symbolizer/report/suggestions.h"
 
@@ -90,6 +91,7 @@ class Summary {
     add_one_off();
     add_waiting();
     add_longest();
+    add_ranks();
     add_advice();
     fit();
   }
@@ -245,6 +247,11 @@ class Summary {
     close();
     add("Longest", std::move(text));
     may_drop(1);
+  }
+
+  void add_ranks() {
+    std::string text = rank_differences(attribution_);
+    if (!text.empty()) add("Ranks", std::move(text));
   }
 
   void add_recompiles() {

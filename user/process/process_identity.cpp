@@ -6,6 +6,11 @@
 #include "user/target/process.h"
 
 namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxRank = 16;  // bytes
+
+}  // namespace
 
 ProcessIdentity::ProcessIdentity(pid_t pid, pid_t parent, bool keep_command_line)
     : pid_(pid),
@@ -22,6 +27,17 @@ void ProcessIdentity::runs(std::string_view comm, std::string_view exe,
   command_line_ = command_line;
   while (!command_line_.empty() && command_line_.back() == '\0') command_line_.pop_back();
   std::replace(command_line_.begin(), command_line_.end(), '\0', ' ');
+}
+
+// What torchrun and others tell each rank of a job.
+void ProcessIdentity::write_rank(RecordingWriter& writer) {
+  const std::string rank = read_environment(pid_, "RANK");
+  if (rank.empty() || rank.size() > kMaxRank) return;
+  writer.fact({.pid = pid_,
+               .time_ns = monotonic_ns(),
+               .kind = writer.string("rank"),
+               .name = writer.string(rank),
+               .body = writer.blob("")});
 }
 
 void ProcessIdentity::describe(std::string_view python, std::string_view torch,
@@ -42,6 +58,7 @@ void ProcessIdentity::describe(std::string_view python, std::string_view torch,
   process.start_ns = parent_ ? first_seen_ns_ : 0;
   process.no_compile_at_start = no_compile_at_start_;
   writer.process(process);
+  if (!torch.empty()) write_rank(writer);
   described_ = true;
 }
 

@@ -31,6 +31,8 @@ class ProcessIdentity {
   void describe(std::string_view python, std::string_view torch, RecordingWriter& writer);
 
  private:
+  void write_rank(RecordingWriter& writer);
+
   pid_t pid_;
   pid_t parent_;
   bool keep_command_line_;

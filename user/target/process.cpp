@@ -153,6 +153,20 @@ std::string read_arguments(pid_t pid) {
   return *std::move(text);
 }
 
+std::string read_environment(pid_t pid, std::string_view name) {
+  // As for arguments, the kernel waits for no page of it.
+  auto text = read_file(fmt::format("/proc/{}/environ", pid), 1 << 20);
+  if (!text) return {};
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const std::string_view entry = rest.substr(0, rest.find('\0'));
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return std::string(entry.substr(name.size() + 1));
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+  }
+  return {};
+}
+
 std::string read_command_line(pid_t pid) {
   std::string text = read_arguments(pid);
   std::replace(text.begin(), text.end(), '\0', ' ');

@@ -31,7 +31,9 @@ struct ProcessStat {
 Result<ProcessStat> read_process_stat(pid_t pid);
 Result<std::vector<pid_t>> list_threads(pid_t pid);
 std::string read_comm(pid_t pid, pid_t tid);  // "" when gone
-std::string read_command_line(pid_t pid);     // arguments joined by spaces, at most 4096 bytes
+// A variable of the environment the process was started with; "" where there is none among the first megabyte.
+std::string read_environment(pid_t pid, std::string_view name);
+std::string read_command_line(pid_t pid);  // arguments joined by spaces, at most 4096 bytes
 // The same with a 0 byte between two arguments, as they are.
 std::string read_arguments(pid_t pid);
 std::string read_exe(pid_t pid);       // "" when not readable, " (deleted)" removed
