@@ -85,7 +85,8 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
     const auto& place = (*places)[function];
     if (!place) return error(fmt::format("{} has no function {}", kLibrary, kFunctions[function]));
     ASSIGN_OR_RETURN(Link link,
-                     kernel.attach_probe(which, pid, path, place->offset, kFunctions[function], 0));
+                     kernel.attach_probe(which, pid, path, probe_offset(file->get(), *place),
+                                         kFunctions[function], 0));
     runs_.push_back(std::move(link));
     return {};
   };
