@@ -56,6 +56,10 @@
   DP_COUNTER(WAIT_STACK_LOST, "wait_stack_lost", "waits whose stack was lost")                     \
   DP_COUNTER(SWITCH_UNTOLD, "switch_untold",                                                       \
              "missed sched_switch events: the end of the wait is inferred from CPU time")          \
+  DP_COUNTER(REGION_TABLE_FULL, "region_table_full",                                               \
+             "runs of compiled regions not counted, table full")                                   \
+  DP_COUNTER(RUN_TABLE_FULL, "run_table_full",                                                     \
+             "runs of compiled regions counted without their time, table full")                    \
   /* the GPU: the first three by the kernel side, the others by the library in the target */       \
   DP_COUNTER(GPU_LAUNCH_LOST, "gpu_launch_lost", "GPU launches without a stack, ring buffer full") \
   DP_COUNTER(GPU_RECORD_LOST, "gpu_record_lost", "GPU records lost, ring buffer full")             \

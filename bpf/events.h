@@ -9,6 +9,7 @@
 
 #include "bpf/counters.h"
 #include "bpf/limits.h"
+#include "bpf/run_counts.h"
 #include "bpf/targets.h"
 
 /* Events that are one struct and nothing else: X(kind, number, struct). */
@@ -208,6 +209,10 @@ enum dp_probe {
   DP_PROBE_NODE_BEGIN = 3,
   DP_PROBE_NODE_END = 4,
   DP_PROBE_NODE_RAISED = 5,
+  /* The process runs compiled regions too often: from now on runs are not sent any more, or not
+   * counted any more either. */
+  DP_PROBE_NOT_SENT = 6,
+  DP_PROBE_NOT_COUNTED = 7,
 };
 
 /* Where in a PyNode its instance may be: 112 in torch 2.13, behind what every Node has. */

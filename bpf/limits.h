@@ -28,6 +28,16 @@
 #define DP_PHASE_FUNCTIONS 6
 #define DP_CLOCK_SLOTS 1024
 #define DP_CLOCK_CALLS_PER_SECOND 2000
+/* Compiled regions, and compiled backwards, whose runs are counted, over all processes and the whole
+ * recording; bytes of their names, "Torch-Compiled Region: !1/12/3"; runs open at once on a thread. */
+#define DP_MAX_REGIONS 2048
+#define DP_REGION_NAME_BYTES 40
+#define DP_OPEN_RUNS 16
+#define DP_MAX_RUN_THREADS 4096
+/* Runs of a process in a second above which they are not sent one by one any more; and hits of the probes on runs
+ * above which they are removed: a run of a region takes four, of a backward two (docs/development/overhead.md). */
+#define DP_RUN_EVENTS_PER_SECOND 200
+#define DP_RUN_HITS_PER_SECOND 10000
 /* Threads whose thread-locals of torch are known at once, over all processes. */
 #define DP_MAX_TORCH_THREADS 4096
 /* Processes followed at once; beyond this new children are counted as not followed. */

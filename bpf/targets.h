@@ -103,6 +103,7 @@ struct dp_torch_layout {
    * its return address. 0: not known. */
   struct dp_code_range region;
   struct dp_code_range node;
+  struct dp_code_range lookup; /* of the function that looks for the region to run */
   /* The function that torch enters for each user function it traces, and in it the addresses of the
    * instruction watched for its begin and of the one reached when the trace succeeded. 0: none. */
   __u64 inline_code;
@@ -113,7 +114,7 @@ struct dp_torch_layout {
   __u16 inline_begin_unit; /* the two instructions as 3.10's f_lasti counts them */
   __u16 inline_end_unit;
 };
-DP_ASSERT_SIZE(dp_torch_layout, 256);
+DP_ASSERT_SIZE(dp_torch_layout, 272);
 
 /* Where an attribute of a thread-local lies in one thread: its dict, the keys table the dict had
  * when user space looked, and in it the words of key and value. Valid while both are still so. */
@@ -156,7 +157,7 @@ struct dp_process {
   __s32 tstate_other; /* as tstate_offset: asked where that is NULL; 0: none */
   __u32 pad;
 };
-DP_ASSERT_SIZE(dp_process, 360);
+DP_ASSERT_SIZE(dp_process, 376);
 
 /* Map `native_spaces`: slot -> array of these, in order of address. Entry 0 is a header: start is the
  * owner, end the number of mappings that follow, bias a number that changes with the content, 0

@@ -4,6 +4,8 @@
  *   time.time_ns                                       begin and end of torch's phases
  *   dynamo_eval_custom_code(tstate, frame, code, const char*, int)  begin of a run of a region
  *   _pytorch_record_function_exit(state)               ... its end, where that function calls it
+ *   lookup(extra_state, ...)                           torch searches for the region to run
+ *   _pytorch_record_function_exit(state)               ... has searched, where its caller calls it
  *   torch::autograd::PyNode::apply(variable_list&&)    begin of a run of an autograd node
  *   torch::autograd::PyNode::to_variable_list          ... its end: apply calls it last
  *   throw_python_error()                               ... its end by an exception
@@ -24,6 +26,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/clock_probe.bpf.h"
+#include "bpf/run_counts.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -113,6 +116,7 @@ int clock_read(struct pt_regs* ctx) {
   const struct dp_phase_function* function = &process->torch.phase_functions[index];
   event.function = (__u16)index;
   event.edge = edge_of(process, function, frame.address);
+  if (event.edge == DP_PHASE_BEGIN) forget_open_runs(tid);
   event.cpu_ns = thread_cpu_ns();
   if (function->name_slot != DP_NO_OFFSET) {
     __u64 type = 0;
@@ -141,24 +145,62 @@ int clock_read(struct pt_regs* ctx) {
 
 /* ---- runs of compiled code -------------------------------------------------------------------- */
 
-/* False: not a process we follow. */
-static __always_inline bool begin_run(struct dp_probe_event* event, struct pt_regs* ctx,
-                                      __u16 probe, struct dp_process** process) {
-  __u64 pid_tgid = current_ids();
-  __u32 pid = pid_tgid >> 32;
-  *process = bpf_map_lookup_elem(&processes, &pid);
-  if (!*process) return false;
+static __always_inline void fill_event(struct dp_probe_event* event, const struct run_probe* probe,
+                                       __u16 kind) {
   __builtin_memset(event, 0, sizeof(*event));
-  begin_header(&event->header, DP_EVENT_PROBE, sizeof(*event), pid_tgid, bpf_ktime_get_ns());
-  event->cpu_ns = thread_cpu_ns();
-  event->probe = probe;
-  event->sp = PT_REGS_SP(ctx);
-  return true;
+  begin_header(&event->header, DP_EVENT_PROBE, sizeof(*event), (__u64)probe->pid << 32 | probe->tid,
+               probe->now_ns);
+  event->probe = kind;
+  event->sp = probe->sp;
 }
 
-static __always_inline int send_run(const struct dp_probe_event* event) {
-  if (bpf_ringbuf_output(&events, (void*)event, sizeof(*event), BPF_RB_NO_WAKEUP))
-    count(DP_COUNT_RING_FULL);
+static __always_inline void send_run(struct dp_probe_event* event, __u64 flags) {
+  event->cpu_ns = thread_cpu_ns();
+  if (bpf_ringbuf_output(&events, event, sizeof(*event), flags)) count(DP_COUNT_RING_FULL);
+}
+
+/* False: not a process we follow, or its runs are not counted any more. `event` is scratch memory. */
+static __always_inline bool hit(struct run_probe* probe, struct dp_probe_event* event,
+                                struct pt_regs* ctx) {
+  __u64 slot = bpf_get_attach_cookie(ctx);
+  if (slot >= DP_CLOCK_SLOTS) return false;
+  probe->slot = (__u32)slot;
+  probe->rate = &run_rates[slot];
+  if (probe->rate->flags & DP_RUNS_NOT_COUNTED) return false;
+  probe->now_ns = bpf_ktime_get_ns();
+  __u64 pid_tgid = current_ids();
+  probe->pid = pid_tgid >> 32;
+  probe->tid = (__u32)pid_tgid;
+  probe->process = bpf_map_lookup_elem(&processes, &probe->pid);
+  probe->sp = PT_REGS_SP(ctx);
+  if (!probe->process) return false;
+  if (!above_limit(probe->rate, probe->now_ns)) return true;
+  if (set_first(probe->rate, DP_RUNS_NOT_COUNTED)) {
+    fill_event(event, probe, DP_PROBE_NOT_COUNTED);
+    send_run(event, BPF_RB_FORCE_WAKEUP);
+  }
+  return false;
+}
+
+/* Counts a run that begins, and sends the event. A node whose class is not known yet has no code: its event shows
+ * user space where nodes have it. */
+static __always_inline int run_begins(const struct run_probe* probe, struct dp_probe_event* event,
+                                      const struct dp_region_key* key) {
+  struct dp_run_rate* rate = probe->rate;
+  if (key->code) count_run(probe, key, event->node);
+  bool often = ++rate->runs > DP_RUN_EVENTS_PER_SECOND;
+  if (often && set_first(rate, DP_RUNS_NOT_SENT)) {
+    event->probe = DP_PROBE_NOT_SENT;
+    send_run(event, BPF_RB_FORCE_WAKEUP);
+  } else if (!(rate->flags & DP_RUNS_NOT_SENT) || (!key->code && !often)) {
+    send_run(event, BPF_RB_NO_WAKEUP);
+  }
+  return 0;
+}
+
+static __always_inline int run_ends(const struct run_probe* probe, struct dp_probe_event* event) {
+  count_end(probe, event->node, event->probe == DP_PROBE_NODE_RAISED);
+  if (!(probe->rate->flags & DP_RUNS_NOT_SENT)) send_run(event, BPF_RB_NO_WAKEUP);
   return 0;
 }
 
@@ -171,21 +213,37 @@ static __always_inline bool called_from(struct pt_regs* ctx, const struct dp_cod
 
 SEC("uprobe")
 int region_entered(struct pt_regs* ctx) {
+  struct run_probe probe;
   struct dp_probe_event event;
-  struct dp_process* process;
-  if (!begin_run(&event, ctx, DP_PROBE_REGION_BEGIN, &process)) return 0;
+  if (!hit(&probe, &event, ctx)) return 0;
+  fill_event(&event, &probe, DP_PROBE_REGION_BEGIN);
   event.object = PT_REGS_PARM3(ctx);
   long size = bpf_probe_read_user_str(event.name, sizeof(event.name), (void*)PT_REGS_PARM4(ctx));
   if (size > 1) event.name_size = (__u16)(size - 1);
-  return send_run(&event);
+  struct dp_region_key key = {
+      .code = event.object, .pid = probe.pid, .probe = DP_PROBE_REGION_BEGIN};
+  __builtin_memcpy(key.name, event.name, sizeof(key.name));
+  return run_begins(&probe, &event, &key);
 }
 
 SEC("uprobe")
-int region_left(struct pt_regs* ctx) {
+int lookup_entered(struct pt_regs* ctx) {
+  struct run_probe probe;
   struct dp_probe_event event;
-  struct dp_process* process;
-  if (!begin_run(&event, ctx, DP_PROBE_REGION_END, &process)) return 0;
-  return called_from(ctx, &process->torch.region) ? send_run(&event) : 0;
+  if (hit(&probe, &event, ctx)) search_begins(&probe);
+  return 0;
+}
+
+/* The function that searches and the one that runs a region both call this last. */
+SEC("uprobe")
+int region_left(struct pt_regs* ctx) {
+  struct run_probe probe;
+  struct dp_probe_event event;
+  if (!hit(&probe, &event, ctx)) return 0;
+  if (called_from(ctx, &probe.process->torch.lookup)) search_ends(&probe);
+  if (!called_from(ctx, &probe.process->torch.region)) return 0;
+  fill_event(&event, &probe, DP_PROBE_REGION_END);
+  return run_ends(&probe, &event);
 }
 
 /* The type of the object a word points to; 0: it points to none. */
@@ -197,33 +255,37 @@ static __always_inline __u64 type_at(__u64 word) {
 
 SEC("uprobe")
 int node_entered(struct pt_regs* ctx) {
+  struct run_probe probe;
   struct dp_probe_event event;
-  struct dp_process* process;
-  if (!begin_run(&event, ctx, DP_PROBE_NODE_BEGIN, &process)) return 0;
+  if (!hit(&probe, &event, ctx)) return 0;
+  fill_event(&event, &probe, DP_PROBE_NODE_BEGIN);
   event.node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
-  __u16 offset = process->torch.node_object;
+  __u16 offset = probe.process->torch.node_object;
   if (offset) {
     event.object = type_at(event.node + offset);
   } else {
     for (__u32 i = 0; i < DP_NODE_WORDS; i++)
       event.types[i] = type_at(event.node + DP_NODE_FIRST_WORD + 8 * i);
   }
-  return send_run(&event);
+  struct dp_region_key key = {.code = event.object, .pid = probe.pid, .probe = DP_PROBE_NODE_BEGIN};
+  return run_begins(&probe, &event, &key);
 }
 
 SEC("uprobe")
 int node_left(struct pt_regs* ctx) {
+  struct run_probe probe;
   struct dp_probe_event event;
-  struct dp_process* process;
-  if (!begin_run(&event, ctx, DP_PROBE_NODE_END, &process)) return 0;
+  if (!hit(&probe, &event, ctx) || !called_from(ctx, &probe.process->torch.node)) return 0;
+  fill_event(&event, &probe, DP_PROBE_NODE_END);
   event.node = PT_REGS_PARM2(ctx);
-  return called_from(ctx, &process->torch.node) ? send_run(&event) : 0;
+  return run_ends(&probe, &event);
 }
 
 SEC("uprobe")
 int node_raised(struct pt_regs* ctx) {
+  struct run_probe probe;
   struct dp_probe_event event;
-  struct dp_process* process;
-  if (!begin_run(&event, ctx, DP_PROBE_NODE_RAISED, &process)) return 0;
-  return called_from(ctx, &process->torch.node) ? send_run(&event) : 0;
+  if (!hit(&probe, &event, ctx) || !called_from(ctx, &probe.process->torch.node)) return 0;
+  fill_event(&event, &probe, DP_PROBE_NODE_RAISED);
+  return run_ends(&probe, &event);
 }

@@ -16,6 +16,7 @@
 #include "symbolizer/export/children_json.h"
 #include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_json.h"
+#include "symbolizer/export/regions_json.h"
 
 namespace dynprof {
 namespace {
@@ -403,6 +404,7 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   if (Json machine = machine_json(recording.tables()); !machine.is_null())
     document["machine"] = std::move(machine);
   if (tree.known()) document["processes"] = processes_json(analysis);
+  if (Json runs = regions_json(analysis); !runs.is_null()) document["runs"] = std::move(runs);
   if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -14,6 +14,7 @@
 #include "symbolizer/attribution/gpu_work.h"
 #include "symbolizer/attribution/process_jobs.h"
 #include "symbolizer/attribution/process_tree.h"
+#include "symbolizer/attribution/region_runs.h"
 #include "symbolizer/attribution/start_up.h"
 #include "symbolizer/attribution/wait_meaning.h"
 #include "symbolizer/attribution/waits.h"
@@ -54,6 +55,7 @@ class Analysis {
   const CompileModules& modules() const { return modules_.get(attribution_); }
   const DynamoProfiles& traced() const { return traced_.get(attribution_); }
   const GpuWork& gpu() const { return gpu_.get(attribution_); }
+  const RegionRunStats& regions() const { return regions_.get(tables()); }
   const StackIndex& stacks() const { return stacks_.get(tables()); }
   const Functions& functions() const { return functions_.get(attribution_.frames()); }
 
@@ -102,6 +104,7 @@ class Analysis {
   Lazy<CompileModules> modules_;
   Lazy<DynamoProfiles> traced_;
   Lazy<GpuWork> gpu_;
+  Lazy<RegionRunStats> regions_;
   Lazy<StackIndex> stacks_;
   Lazy<Functions> functions_;
   Lazy<Folded> whole_, compiles_, whole_python_, compiles_python_;

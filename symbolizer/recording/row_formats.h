@@ -307,4 +307,25 @@ struct RowFormat<MemoryPeak> : PlainRows {
   }
 };
 
+template <>
+struct RowFormat<RegionRuns> : PlainRows {
+  static constexpr auto kTime = &RegionRuns::begin_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const RegionRuns& before) {
+    v.difference(row.begin_ns, before.begin_ns);
+    v.difference(row.end_ns, row.begin_ns);
+    v.require(row.begin_ns <= row.end_ns);
+    v.signed_difference(row.pid, before.pid);
+    v.ref(Ref::kString, row.name, before.name);
+    v.ref(Ref::kCode, row.code, before.code);
+    v.enumeration(row.then, RunsThen::kCounted, RunsThen::kNotCounted);
+    v.varint(row.calls);
+    v.varint(row.timed);
+    v.varint(row.time_ns);
+    v.varint(row.nested_ns);
+    v.varint(row.lookups);
+    v.varint(row.lookup_ns);
+  }
+};
+
 }  // namespace dynprof::recording

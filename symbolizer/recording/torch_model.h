@@ -1,5 +1,6 @@
-// What a recording holds of torch.compile beside phases (SpanEdge): graph breaks, and where compiles
-// were when the target's memory was read, some 20 times a second. Texts come from the target.
+// What a recording holds of torch.compile beside phases (SpanEdge): graph breaks, where compiles were
+// when the target's memory was read, some 20 times a second, and how often compiled regions ran. Texts
+// come from the target.
 #pragma once
 
 #include <cstddef>
@@ -68,6 +69,29 @@ struct LockSample {
   ThreadId thread = 0;          // who waited
   std::int32_t holder_tid = 0;  // of the same process; 0: not known
   bool operator==(const LockSample&) const = default;
+};
+
+// Whether runs of compiled regions are counted after a RegionRuns.
+enum class RunsThen : std::uint8_t {
+  kCounted = 0,
+  kNotCounted = 1,  // the process ran them too often; of a row without a name
+};
+
+// Runs of a region that began in a time, or with `name` 0: in that time all runs of the process were counted.
+struct RegionRuns {
+  std::uint64_t begin_ns = 0;
+  std::uint64_t end_ns = 0;
+  std::int32_t pid = 0;
+  StringId name = 0;  // as in SpanEdge, kRegionBegin
+  CodeId code = 0;    // what it runs, 0: not known
+  RunsThen then = RunsThen::kCounted;
+  std::uint64_t calls = 0;      // runs that began
+  std::uint64_t timed = 0;      // runs whose begin and end were both seen
+  std::uint64_t time_ns = 0;    // of those, from begin to end
+  std::uint64_t nested_ns = 0;  // of that, in other regions that ran inside them
+  std::uint64_t lookups = 0;    // runs for which torch's search (cache lookup, guards) was timed
+  std::uint64_t lookup_ns = 0;  // of those searches
+  bool operator==(const RegionRuns&) const = default;
 };
 
 }  // namespace dynprof

@@ -91,6 +91,7 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     append_compile_table(out, selection);
     if (cut_short) append_details(out, selection, findings);
     if (whole) append_start_up(out, selection);
+    if (whole) append_regions(out, selection);
     append_tables(out, selection);
     append_modules(out, selection);
     append_processes(out, selection);

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "bpf/events.h"
 #include "direct_map.skel.h"
 #include "gpu.skel.h"
 #include "offcpu.skel.h"

@@ -21,6 +21,7 @@ class FakeKernel final : public KernelSide {
   std::map<std::pair<std::uint32_t, std::uint64_t>, dp_marker_code> codes;
   std::map<std::uint32_t, dp_torch_thread> torch_threads;
   bool probes = true;
+  std::vector<dp_region_count> regions;
   std::deque<std::vector<std::byte>> events;                      // not yet consumed
   std::size_t at_once = std::numeric_limits<std::size_t>::max();  // consume() hands out this many
   Counters counted = {};
@@ -41,6 +42,8 @@ class FakeKernel final : public KernelSide {
     torch_threads[tid] = thread;
   }
   std::uint32_t new_clock_slot() override { return 0; }
+  std::uint32_t new_run_slot() override { return 0; }
+  std::span<const dp_region_count> region_counts() const override { return regions; }
   const DirectMap& direct_map() const override { return direct_map_; }
   WatchArmer* armer() const override { return nullptr; }
   bool may_probe() const override { return probes; }

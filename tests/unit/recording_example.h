@@ -170,6 +170,19 @@ inline void write_example(RecordingWriter& writer) {
                           .module = writer.string("L['self'].blocks.0")});
     writer.memory_peak({.time_ns = time + 40, .pid = 4300 + round, .bytes = 77 << 20});
     writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
+    writer.region_runs(
+        {.begin_ns = time, .end_ns = time + 50, .pid = 4242, .then = RunsThen::kNotCounted});
+    writer.region_runs({.begin_ns = time,
+                        .end_ns = time + 50,
+                        .pid = 4242,
+                        .name = name,
+                        .code = 0,
+                        .calls = 7,
+                        .timed = 6,
+                        .time_ns = 5000,
+                        .nested_ns = 400,
+                        .lookups = 3,
+                        .lookup_ns = 2000});
     writer.object_file({.object = file,
                         .build_id = writer.string("0badcafe"),
                         .segments = {{0, 4096, 0}, {4096, 777, 8192}}});

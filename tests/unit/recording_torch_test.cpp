@@ -38,6 +38,19 @@ TEST(RecordingTorch, RoundTrip) {
   ASSERT_EQ(tables.lock_samples.size(), 3u);
   EXPECT_EQ(tables.threads.at(tables.lock_samples[0].thread).tid, 5000);
   EXPECT_EQ(tables.lock_samples[0].holder_tid, 4242);
+  ASSERT_EQ(tables.region_runs.size(), 6u);
+  EXPECT_EQ(tables.region_runs[4].name, 0u);
+  EXPECT_EQ(tables.region_runs[4].then, RunsThen::kNotCounted);
+  const RegionRuns& runs = tables.region_runs[5];
+  EXPECT_EQ(text(runs.name), text(tables.edges.back().name));
+  EXPECT_EQ(runs.pid, 4242);
+  EXPECT_EQ(runs.end_ns, runs.begin_ns + 50);
+  EXPECT_EQ(runs.calls, 7u);
+  EXPECT_EQ(runs.timed, 6u);
+  EXPECT_EQ(runs.time_ns, 5000u);
+  EXPECT_EQ(runs.nested_ns, 400u);
+  EXPECT_EQ(runs.lookups, 3u);
+  EXPECT_EQ(runs.lookup_ns, 2000u);
 }
 
 TEST(RecordingTorch, ExtremesSurvive) {
@@ -51,6 +64,19 @@ TEST(RecordingTorch, ExtremesSurvive) {
   const std::vector<ModuleSample> modules = {
       {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, LineUse::kLowering, UINT32_MAX}, {}};
   const std::vector<LockSample> locks = {{UINT64_MAX, UINT64_MAX, UINT32_MAX, INT32_MIN}, {}};
+  const RegionRuns most_runs{.begin_ns = UINT64_MAX,
+                             .end_ns = UINT64_MAX,
+                             .pid = INT32_MIN,
+                             .name = UINT32_MAX,
+                             .code = UINT32_MAX,
+                             .then = RunsThen::kNotCounted,
+                             .calls = UINT64_MAX,
+                             .timed = UINT64_MAX,
+                             .time_ns = UINT64_MAX,
+                             .nested_ns = UINT64_MAX,
+                             .lookups = UINT64_MAX,
+                             .lookup_ns = UINT64_MAX};
+  const std::vector<RegionRuns> runs = {most_runs, {}};
   auto check = [](const auto& rows) {
     ByteWriter out;
     encode(rows, out);
@@ -73,6 +99,7 @@ TEST(RecordingTorch, ExtremesSurvive) {
   check(lines);
   check(modules);
   check(locks);
+  check(runs);
 }
 
 TEST(RecordingTorch, WhatCannotBeIsDamage) {

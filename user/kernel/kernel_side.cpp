@@ -7,6 +7,7 @@
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
@@ -85,6 +86,17 @@ class LoadedKernelSide final : public KernelSide {
     bpf_map__update_elem(uprobes_->maps.clock_calls, &slot, sizeof slot, none, sizeof none,
                          BPF_ANY);
     return slot;
+  }
+
+  std::uint32_t new_run_slot() override {
+    const std::uint32_t slot = next_run_slot_++ % DP_CLOCK_SLOTS;
+    __atomic_store_n(&uprobes_->bss->run_rates[slot].flags, 0U, __ATOMIC_SEQ_CST);
+    return slot;
+  }
+
+  std::span<const dp_region_count> region_counts() const override {
+    const std::uint32_t total = __atomic_load_n(&uprobes_->bss->region_total, __ATOMIC_RELAXED);
+    return {uprobes_->bss->region_counts, std::min<std::uint32_t>(total, DP_MAX_REGIONS)};
   }
 
   const DirectMap& direct_map() const override { return direct_map_; }
@@ -170,6 +182,8 @@ class LoadedKernelSide final : public KernelSide {
         return programs.region_entered;
       case Probe::kRegionLeft:
         return programs.region_left;
+      case Probe::kLookupEntered:
+        return programs.lookup_entered;
       case Probe::kNodeEntered:
         return programs.node_entered;
       case Probe::kNodeLeft:
@@ -187,7 +201,7 @@ class LoadedKernelSide final : public KernelSide {
   Skeleton<process_bpf> process_;
   Skeleton<watchpoints_bpf> watchpoints_;
   Skeleton<uprobes_bpf> uprobes_;
-  std::uint32_t next_clock_slot_ = 0;
+  std::uint32_t next_clock_slot_ = 0, next_run_slot_ = 0;
   DirectMap direct_map_;
   std::unique_ptr<WatchArmer> armer_;
   EventRings rings_;
@@ -282,14 +296,17 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   }
   if (!sampler) return sampler.error();
   // libbpf asks the kernel once whether arrays can be mapped; refused that, it goes on without.
-  if ((*sampler)->bss == nullptr)
+  const auto not_mapped = [] {
     return error("the kernel refused a BPF array that can be mapped into memory",
                  "Linux has them since 5.5: it lacked memory or permission; try again");
+  };
+  if ((*sampler)->bss == nullptr) return not_mapped();
 
   ASSIGN_OR_RETURN(auto process, load_process(options, ours, **sampler));
   ASSIGN_OR_RETURN(auto watchpoints,
                    load_torch_programs<watchpoints_bpf>("watchpoint", ours, **sampler));
   ASSIGN_OR_RETURN(auto uprobes, load_torch_programs<uprobes_bpf>("probe", ours, **sampler));
+  if (uprobes->bss == nullptr) return not_mapped();
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
                                                    std::move(closing), direct_map);

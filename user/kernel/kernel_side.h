@@ -69,6 +69,7 @@ enum class Probe : std::uint8_t {
   kClockRead,
   kRegionEntered,
   kRegionLeft,
+  kLookupEntered,
   kNodeEntered,
   kNodeLeft,
   kNodeRaised,
@@ -90,6 +91,11 @@ class KernelSide {
   virtual void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) = 0;
   // A slot in which the calls of one process are counted, to be the cookie of its Probe::kClockRead.
   virtual std::uint32_t new_clock_slot() = 0;
+  // A slot for the rate at which a process runs compiled regions, to be the cookie of its probes on runs.
+  virtual std::uint32_t new_run_slot() = 0;
+  // The counts of runs so far, of all processes; they change at any time, and there may be more after each
+  // call. One whose pid is 0 is not filled in yet.
+  virtual std::span<const dp_region_count> region_counts() const = 0;
   // Where the kernel maps memory, for other programs that read the target's; base 0: not to be used.
   virtual const DirectMap& direct_map() const = 0;
 

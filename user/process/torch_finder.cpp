@@ -47,8 +47,7 @@ void TorchFinder::look(std::uint64_t now_ns) {
   if (!probed && schedule_.looks < kImportLooks) schedule_.next_ns = now_ns + kImportLookNs;
   if (torch_.version != found->version) identity_.changed();
   torch_ = std::move(*found);
-  torch_.layout.region = region_;
-  torch_.layout.node = node_;
+  use_functions();
   look_for_tracing();
   auto markers = resolve_markers(python_.objects(), python_.runtime());
   for (const ResolvedMarker& marker : markers) python_.add_marker(marker);
@@ -76,14 +75,20 @@ bool TorchFinder::look_while_compiling(std::uint64_t now_ns) {
 void TorchFinder::forget() {
   torch_ = {};
   probed_ = false;
-  region_ = node_ = {};
+  functions_ = {};
   phase_names_.clear();
 }
 
-void TorchFinder::set_probed(const dp_code_range& region, const dp_code_range& node) {
+void TorchFinder::set_probed(const RunFunctions& functions) {
   probed_ = true;
-  torch_.layout.region = region_ = region;
-  torch_.layout.node = node_ = node;
+  functions_ = functions;
+  use_functions();
+}
+
+void TorchFinder::use_functions() {
+  torch_.layout.lookup = functions_.lookup;
+  torch_.layout.region = functions_.region;
+  torch_.layout.node = functions_.node;
 }
 
 StringId TorchFinder::phase_name(const dp_phase_name& name, RecordingWriter& writer) {

@@ -12,6 +12,7 @@
 #include "user/process/process_identity.h"
 #include "user/process/process_python.h"
 #include "user/target/torch_layout.h"
+#include "user/torch/torch_probes.h"
 
 namespace dynprof {
 
@@ -30,8 +31,8 @@ class TorchFinder {
 
   bool imported() const { return !torch_.version.empty(); }
   const TorchTarget& torch() const { return torch_; }
-  // All probes are set. The ranges are of the functions that run compiled code; begin 0: it is not probed.
-  void set_probed(const dp_code_range& region, const dp_code_range& node);
+  // All probes are set, on these functions.
+  void set_probed(const RunFunctions& functions);
   // Offset in a PyNode of its Python instance.
   void set_node_object(std::uint16_t offset) { torch_.layout.node_object = offset; }
   // The name of an open phase in a sample; 0: the str is gone.
@@ -39,6 +40,7 @@ class TorchFinder {
 
  private:
   void look_for_tracing();
+  void use_functions();
 
   ProcessIdentity& identity_;
   ProcessPython& python_;
@@ -46,7 +48,7 @@ class TorchFinder {
   TorchTarget torch_;
   bool probes_wanted_;
   bool probed_ = false;
-  dp_code_range region_ = {}, node_ = {};
+  RunFunctions functions_;
   std::uint64_t next_tracing_look_ns_ = 0, tracing_backoff_ns_ = 0;
   std::map<std::pair<std::uint64_t, std::uint64_t>, StringId> phase_names_;  // by object and hash
 };

@@ -38,7 +38,9 @@ void TorchTracer::attach_probes() {
     watch_.prepare_inlined(objects, python, layout, process_.kernel);
   }
   if (!complete) return;
-  process_.torch.set_probed(probes_.region(), probes_.node());
+  process_.torch.set_probed(probes_.functions());
+  if (probes_.functions().region.begin || probes_.functions().node.begin)
+    runs_.begin(process_.identity.pid(), monotonic_ns());
   (void)process_.entry.update();
 }
 
@@ -128,8 +130,39 @@ std::string TorchTracer::node_name(const dp_probe_event& event) {
 }
 
 void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {
+  const auto pid = static_cast<pid_t>(event.header.pid);
+  if (event.probe == DP_PROBE_NOT_SENT) return probes_.give_up_events(pid);
+  if (event.probe == DP_PROBE_NOT_COUNTED) {
+    probes_.give_up_runs();
+    return runs_.end(event.header.time_ns, RunsThen::kNotCounted, describe_runs(writer), writer);
+  }
   const auto tid = static_cast<pid_t>(event.header.tid);
-  probes_.on_run(event, node_name(event), process_.identity.threads().of(tid, writer), writer);
+  const std::string name = node_name(event);
+  // Until it is known where a node has its class, it is not counted.
+  if (event.probe == DP_PROBE_NODE_BEGIN && event.object == 0 && !name.empty()) runs_.add_one(name);
+  probes_.on_run(event, name, process_.identity.threads().of(tid, writer), writer);
+}
+
+RunCounts::Describe TorchTracer::describe_runs(RecordingWriter& writer) {
+  return [this, &writer](const dp_region_key& key) -> RunCounts::Region {
+    if (!process_.python) return {};
+    if (key.probe == DP_PROBE_NODE_BEGIN) {
+      const PythonRuntime& python = process_.python.runtime();
+      RemoteValues values(process_.python.objects(), python);
+      return {backward_run_name(values, process_.torch.torch().layout, python.none, key.code), 0};
+    }
+    RunCounts::Region region{region_name(key), 0};
+    const auto identity = process_.python.code_reader().identity_of(key.code);
+    if (!identity) return region;
+    const CodeRequest request{key.code, *identity};
+    process_.python.learn({&request, 1}, writer);
+    region.code = process_.python.code(key.code, *identity);
+    return region;
+  };
+}
+
+void TorchTracer::runs_ended(std::uint64_t time_ns, RecordingWriter& writer) {
+  runs_.end(time_ns, RunsThen::kCounted, describe_runs(writer), writer);
 }
 
 void TorchTracer::compile_goes_on() {
@@ -204,6 +237,7 @@ void TorchTracer::begin(RecordingWriter& writer) {
 
 std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
   write_lines(writer);
+  runs_.tick(now_ns, describe_runs(writer), writer);
   if (has_torch()) {
     facts_.read_note(process_.python.objects(), process_.python.runtime(), now_ns);
     facts_.refresh(process_.python.runtime(), now_ns, watch_.compiling());
@@ -213,6 +247,7 @@ std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
 
 void TorchTracer::finish(RecordingWriter& writer) {
   write_lines(writer);
+  runs_ended(monotonic_ns(), writer);
   probes_.detach();
   if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
   if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());

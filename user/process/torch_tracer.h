@@ -19,6 +19,7 @@
 #include "user/process/process_python.h"
 #include "user/process/torch_finder.h"
 #include "user/torch/line_watch.h"
+#include "user/torch/run_counts.h"
 #include "user/torch/torch_facts.h"
 #include "user/torch/torch_probes.h"
 #include "user/torch/torch_watch.h"
@@ -37,7 +38,7 @@ struct TracedProcess {
 
 class TorchTracer {
  public:
-  explicit TorchTracer(const TracedProcess& process) : process_(process) {}
+  explicit TorchTracer(const TracedProcess& process) : process_(process), runs_(process.kernel) {}
   // The process runs another program.
   void forget();
 
@@ -61,6 +62,8 @@ class TorchTracer {
   void finish(RecordingWriter& writer);
   // The process has ended, or runs another program now: writes what was read of the memory that is gone.
   void image_ended(RecordingWriter& writer);
+  // The same, at that moment: its runs of compiled code were counted until then.
+  void runs_ended(std::uint64_t time_ns, RecordingWriter& writer);
 
   // Sources of compiles that this torch does not have: see torch_lacks.h.
   std::vector<std::string> lacks() const;
@@ -75,12 +78,14 @@ class TorchTracer {
   bool look_for_phases(const dp_phase_event& event);
   void compile_goes_on();
   std::string node_name(const dp_probe_event& event);
+  RunCounts::Describe describe_runs(RecordingWriter& writer);
   void write_lines(RecordingWriter& writer);
   void write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer);
 
   TracedProcess process_;
   TorchWatch watch_;
   TorchProbes probes_;
+  RunCounts runs_;
   TorchFacts facts_;
   std::unique_ptr<LineWatch> lines_;           // from the first compile on
   std::map<pid_t, std::string> thread_names_;  // that are in the recording

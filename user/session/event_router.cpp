@@ -22,7 +22,7 @@ struct EventRouter::Handlers {
   void on(const GpuEventView& view);
 
   void on_exec(pid_t pid, const ProcessEventView& view);
-  void on_exit(pid_t pid);
+  void on_exit(pid_t pid, std::uint64_t time_ns);
   FollowedProcess* process_of(const dp_event_header& header) {
     return to.processes.find(static_cast<pid_t>(header.pid));
   }
@@ -86,7 +86,7 @@ void EventRouter::Handlers::on(const ProcessEventView& view) {
     case DP_EVENT_EXEC:
       return on_exec(pid, view);
     case DP_EVENT_EXIT:
-      return on_exit(pid);
+      return on_exit(pid, event.header.time_ns);
     default:  // DP_EVENT_REAPED
       return;
   }
@@ -96,6 +96,7 @@ void EventRouter::Handlers::on_exec(pid_t pid, const ProcessEventView& view) {
   FollowedProcess* process = to.processes.find(pid);
   if (!process) return;
   to.processes.image_ends(pid);
+  process->tracer().runs_ended(view.event.header.time_ns, to.writer);
   process->tracer().image_ended(to.writer);
   process->forget_image(view.event.header.time_ns);
   process->identity().runs(view.event.comm, view.exe, view.args);
@@ -107,10 +108,11 @@ void EventRouter::Handlers::on_exec(pid_t pid, const ProcessEventView& view) {
     to.notes.add(fmt::format("process {} has started another program", pid));
 }
 
-void EventRouter::Handlers::on_exit(pid_t pid) {
+void EventRouter::Handlers::on_exit(pid_t pid, std::uint64_t time_ns) {
   FollowedProcess* process = to.processes.find(pid);
   if (!process) return;
   to.processes.image_ends(pid);
+  process->tracer().runs_ended(time_ns, to.writer);
   process->describe(to.writer);
   if (to.targets.contains(pid)) {
     to.targets.ended(pid);

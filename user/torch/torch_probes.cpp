@@ -25,13 +25,13 @@ constexpr std::string_view kNodeOutputs =
     "_ZN5torch8autograd6PyNode16to_variable_listEPK7_objectRKSt6vectorIbSaIbEE";
 constexpr std::string_view kNodeRaises = "_ZN12_GLOBAL__N_118throw_python_errorEv";  // to 2.13
 constexpr std::string_view kNodeRaisesLater = "_ZN5torch18throw_python_errorEv";     // 2.15
+// The second calls the first, and _pytorch_record_function_exit next. 2.13.0 and 2.15.0.
+constexpr std::string_view kLookup = "lookup";
+constexpr std::string_view kCustomEvalFrame = "dynamo__custom_eval_frame";
 constexpr std::array kFunctions = {kEvalCustomCode, kRecordFunctionExit, kNodeApply,
-                                   kNodeOutputs,    kNodeRaises,         kNodeRaisesLater};
-enum { kEval, kExit, kApply, kOutputs, kRaises, kRaisesLater };
-
-// A run takes three probes, of 2 us each: this many are 0.1 % of a core (docs/development/overhead.md).
-constexpr std::uint32_t kMaxRunsPerSecond = 200;
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
+                                   kNodeOutputs,    kNodeRaises,         kNodeRaisesLater,
+                                   kLookup,         kCustomEvalFrame};
+enum { kEval, kExit, kApply, kOutputs, kRaises, kRaisesLater, kSearch, kCustomEval };
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -81,28 +81,36 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
   auto places = find_functions(file->get(), kFunctions);
   if (!places) return fail(error(fmt::format("{} {}", kLibrary, places.error().what)), kRegions);
   const std::string path = path_of_open_file(file->get());
+  const std::uint32_t slot = kernel.new_run_slot();
   auto probe = [&](Probe which, std::size_t function) -> Result<void> {
     const auto& place = (*places)[function];
     if (!place) return error(fmt::format("{} has no function {}", kLibrary, kFunctions[function]));
     ASSIGN_OR_RETURN(Link link,
-                     kernel.attach_probe(which, pid, path, place->offset, kFunctions[function], 0));
+                     kernel.attach_probe(which, pid, path, probe_offset(file->get(), *place),
+                                         kFunctions[function], slot));
     runs_.push_back(std::move(link));
     return {};
   };
+  auto range = [&](std::size_t function) {
+    const FunctionPlace& place = *(*places)[function];
+    const std::uint64_t begin = library->start + place.offset - library->offset;
+    return dp_code_range{begin, begin + place.size};
+  };
+  if ((*places)[kSearch] && (*places)[kCustomEval] && probe(Probe::kLookupEntered, kSearch))
+    functions_.lookup = range(kCustomEval);
   // Ends first: a begin without an end says nothing.
   auto pair = [&](Probe end, std::size_t end_function, Probe begin, std::size_t function,
-                  dp_code_range& range, std::string_view what) {
+                  dp_code_range& where, std::string_view what) {
     auto set = probe(end, end_function);
     if (set) set = probe(begin, function);
     if (!set) return fail(set.error(), what);
-    const FunctionPlace& place = *(*places)[function];
-    range.begin = library->start + place.offset - library->offset;
-    range.end = range.begin + place.size;
+    where = range(function);
   };
-  pair(Probe::kRegionLeft, kExit, Probe::kRegionEntered, kEval, region_, kRegions);
-  pair(Probe::kNodeLeft, kOutputs, Probe::kNodeEntered, kApply, node_, kBackwards);
+  pair(Probe::kRegionLeft, kExit, Probe::kRegionEntered, kEval, functions_.region, kRegions);
+  pair(Probe::kNodeLeft, kOutputs, Probe::kNodeEntered, kApply, functions_.node, kBackwards);
   // Without it the end of a run that raises is not known.
-  if (node_.begin) (void)probe(Probe::kNodeRaised, (*places)[kRaises] ? kRaises : kRaisesLater);
+  if (functions_.node.begin)
+    (void)probe(Probe::kNodeRaised, (*places)[kRaises] ? kRaises : kRaisesLater);
 }
 
 void TorchProbes::detach() {
@@ -134,6 +142,7 @@ void TorchProbes::write_ends(const std::vector<OpenRuns::Run>& runs, bool last_i
 
 void TorchProbes::on_run(const dp_probe_event& event, std::string_view node_name, ThreadId thread,
                          RecordingWriter& writer) {
+  if (events_given_up_) return;
   OpenRuns& open = open_[event.header.tid];
   SpanEdge edge;
   edge.time_ns = event.header.time_ns;
@@ -143,10 +152,9 @@ void TorchProbes::on_run(const dp_probe_event& event, std::string_view node_name
   switch (event.probe) {
     case DP_PROBE_REGION_BEGIN:
     case DP_PROBE_NODE_BEGIN: {
-      count_run(event.header.time_ns);
       const std::string_view name =
           is_node ? node_name : std::string_view(event.name, event.name_size);
-      OpenRuns::Run run{event.node, event.sp, !runs_given_up_ && !name.empty()};
+      OpenRuns::Run run{event.node, event.sp, !name.empty()};
       write_ends(open.begin(run), false, edge, writer);
       if (!run.recorded) return;
       edge.kind = EdgeKind::kRegionBegin;
@@ -161,16 +169,16 @@ void TorchProbes::on_run(const dp_probe_event& event, std::string_view node_name
   }
 }
 
-void TorchProbes::count_run(std::uint64_t now_ns) {
-  if (now_ns / kSecondNs != std::exchange(second_, now_ns / kSecondNs)) runs_in_second_ = 0;
-  if (++runs_in_second_ < kMaxRunsPerSecond || runs_.empty()) return;
-  runs_given_up_ = true;
-  close_together(std::exchange(runs_, {}));
+void TorchProbes::give_up_events(pid_t pid) {
+  events_given_up_ = true;
+  open_.clear();
   add_problem(
-      fmt::format("compiled regions run more than {} times a second: their probes were removed, "
-                  "and later runs are not recorded",
-                  kMaxRunsPerSecond));
+      fmt::format("process {} runs compiled regions more than {} times a second: later runs are "
+                  "counted, and are not in the trace",
+                  pid, DP_RUN_EVENTS_PER_SECOND));
 }
+
+void TorchProbes::give_up_runs() { close_together(std::exchange(runs_, {})); }
 
 void TorchProbes::add_problem(const std::string& problem) {
   if (!problem_.empty()) problem_ += "; ";

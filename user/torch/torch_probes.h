@@ -20,6 +20,11 @@
 
 namespace dynprof {
 
+// Where the functions lie that search for compiled code and that run it; begin 0: not probed.
+struct RunFunctions {
+  dp_code_range lookup = {}, region = {}, node = {};
+};
+
 class TorchProbes {
  public:
   // Once per process; false: torch is there, but its libraries are not mapped yet.
@@ -27,15 +32,17 @@ class TorchProbes {
   bool attached() const { return attached_; }
   // Begin and end of every phase are reported.
   bool sees_phases() const { return !clock_.empty(); }
-  // Where the functions lie that run compiled code.
-  const dp_code_range& region() const { return region_; }
-  const dp_code_range& node() const { return node_; }
+  const RunFunctions& functions() const { return functions_; }
   void detach();
 
   // Writes the edges of a run. `node_name` is what an autograd node that begins runs, "" for nothing
   // compiled.
   void on_run(const dp_probe_event& event, std::string_view node_name, ThreadId thread,
               RecordingWriter& writer);
+  // The process runs compiled code too often: on_run() is called no more.
+  void give_up_events(pid_t pid);
+  // The same, and it is not even counted.
+  void give_up_runs();
   // The process reads the clock too often for reasons of its own.
   void give_up_clock(pid_t pid);
 
@@ -45,18 +52,15 @@ class TorchProbes {
  private:
   void attach_clock(KernelSide& kernel, RemoteObjects& objects, const PythonRuntime& runtime);
   void attach_runs(KernelSide& kernel, pid_t pid, const std::vector<Mapping>& mappings);
-  void count_run(std::uint64_t now_ns);
   void write_ends(const std::vector<OpenRuns::Run>& runs, bool last_is_known, SpanEdge edge,
                   RecordingWriter& writer);
   void add_problem(const std::string& problem);
 
   std::vector<Link> clock_;
   std::vector<Link> runs_;
-  dp_code_range region_ = {}, node_ = {};
-  std::uint64_t second_ = 0;  // of the last runs, and how many
-  std::uint32_t runs_in_second_ = 0;
+  RunFunctions functions_;
   std::unordered_map<std::uint32_t, OpenRuns> open_;  // by thread
-  bool runs_given_up_ = false;
+  bool events_given_up_ = false;
   bool clock_tried_ = false;
   bool attached_ = false;
   std::string problem_;

@@ -7,7 +7,7 @@ import time
 import torch
 
 CASES = {}
-# Above 200 runs of compiled regions a second their probes are removed: stay below it, so that they are set.
+# Above 200 runs of compiled regions a second their events end: stay below it.
 RUNS_PER_SECOND = 80
 
 
@@ -18,8 +18,8 @@ def case(function):
 
 
 def paced(rounds, per_second=RUNS_PER_SECOND):
-    """Numbers below `rounds`: three quarters of them at a rate that leaves every probe set, the rest as fast
-    as can be, so that probes are removed while they are hit."""
+    """Numbers below `rounds`: three quarters of them at a rate at which every event is sent, the rest as
+    fast as can be, so that probes are removed while they are hit."""
     begin = time.monotonic()
     for number in range(rounds):
         if number < rounds * 3 // 4:
