@@ -34,7 +34,7 @@ constexpr std::uint64_t kUserCode = 0x33;   // cs of a thread in 64-bit mode
 constexpr std::uint64_t kTrap = 0x100, kDirection = 0x400, kAlignment = 0x40000;
 
 constexpr std::uint64_t kInterruptNs = 100'000'000;  // for a thread to stop
-constexpr std::uint64_t kNextCallNs = 1'000'000'000;
+constexpr std::uint64_t kNextCallNs = 5'000'000;
 constexpr std::uint64_t kPollNs = 15'000;
 constexpr std::chrono::milliseconds kPause{2};  // between two attempts
 
@@ -99,8 +99,7 @@ class Tracer {
     if (::ptrace(PTRACE_INTERRUPT, tid_, 0, 0) != 0)
       return failed(errno_error(fmt::format("cannot stop thread {}", tid_)));
     if (!next_stop(asked + kInterruptNs)) return again("did not stop");
-    if (!is_interrupt()) return pass_on("has a signal to handle");
-    stopped_since_ = asked;
+    if (!is_interrupt()) return pass_on("handles or blocks signals");
     return at_interrupt(until_ns);
   }
 
@@ -116,13 +115,15 @@ class Tracer {
     ::sched_setscheduler(0, SCHED_FIFO, &first);
   }
 
-  // Waits for the next stop of the thread; false: none until then.
+  // Waits for the next stop of the thread; false: none until then. It counts as stopped since it was last
+  // seen running.
   bool next_stop(std::uint64_t until_ns) {
-    for (;;) {
-      last_poll_ = monotonic_ns();
+    for (stopped_since_ = monotonic_ns();;) {
+      const std::uint64_t now = monotonic_ns();
       const pid_t got = ::waitpid(tid_, &status_, __WALL | WNOHANG);
       if (got == tid_) return WIFSTOPPED(status_);
-      if (got < 0 || last_poll_ >= until_ns) return false;
+      if (got < 0 || now >= until_ns) return false;
+      stopped_since_ = now;
       sleep_ns(kPollNs);
     }
   }
@@ -137,7 +138,6 @@ class Tracer {
   }
   // Lets it go on, with the signal it was stopped for.
   Attempt pass_on(const char* why) {
-    stopped_since_ = last_poll_;
     const bool signal = status_ >> 16 == 0 && !is_call();
     resume(PTRACE_DETACH, signal ? WSTOPSIG(status_) : 0);
     return again(why);
@@ -148,26 +148,45 @@ class Tracer {
   }
 
   // A signal that a handler or the kernel would act on now: whether an interrupted call is made again
-  // depends on it.
+  // depends on it. And a thread that blocks signals may be in a handler, which may have interrupted
+  // anything.
   bool has_signal() const {
     std::uint64_t blocked = 0;
-    if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof blocked, &blocked) != 0) return true;
+    if (::ptrace(PTRACE_GETSIGMASK, tid_, sizeof blocked, &blocked) != 0 || blocked != 0)
+      return true;
     for (const std::uint32_t flags : {0U, static_cast<std::uint32_t>(PTRACE_PEEKSIGINFO_SHARED)}) {
-      std::array<siginfo_t, 16> pending;
-      __ptrace_peeksiginfo_args from = {0, flags, static_cast<std::int32_t>(pending.size())};
-      const long count = ::ptrace(PTRACE_PEEKSIGINFO, tid_, &from, pending.data());
-      if (count < 0 || count == static_cast<long>(pending.size())) return true;
-      for (long i = 0; i < count; ++i) {
-        const int number = pending[static_cast<std::size_t>(i)].si_signo;
-        if (number < 1 || (blocked >> (number - 1) & 1) == 0) return true;
-      }
+      siginfo_t pending;
+      __ptrace_peeksiginfo_args from = {0, flags, 1};
+      if (::ptrace(PTRACE_PEEKSIGINFO, tid_, &from, &pending) != 0) return true;
     }
     return false;
+  }
+
+  // In a restartable sequence, which the kernel would begin anew after an interruption: with our registers it
+  // does not see that it is in one.
+  bool in_restartable_sequence() {
+    struct {  // ptrace_rseq_configuration of linux/ptrace.h
+      std::uint64_t address = 0;
+      std::uint32_t size = 0, signature = 0, flags = 0, pad = 0;
+    } configuration;
+    constexpr auto kGetRseq = static_cast<__ptrace_request>(0x420f);
+    if (::ptrace(kGetRseq, tid_, sizeof configuration, &configuration) < 0) return true;
+    if (configuration.address == 0) return false;
+    const auto sequence =
+        ProcessMemory(entry_.process).read<std::uint64_t>(configuration.address + 8);
+    return !sequence || *sequence != 0;
   }
 
   bool after_call_instruction(const user_regs_struct& registers) {
     const auto code = ProcessMemory(entry_.process).read<std::uint16_t>(registers.rip - 2);
     return registers.cs == kUserCode && code && *code == 0x050f;
+  }
+
+  bool in_function(std::uint64_t address) const {
+    return std::any_of(entry_.functions.begin(), entry_.functions.end(),
+                       [&](const AddressRange& function) {
+                         return function.begin <= address && address < function.end;
+                       });
   }
 
   Attempt at_interrupt(std::uint64_t until_ns) {
@@ -176,7 +195,7 @@ class Tracer {
       return failed(errno_error(fmt::format("cannot read the registers of thread {}", tid_)));
     const auto call = static_cast<std::int64_t>(registers.orig_rax);
     if (call >= 0) {
-      if (has_signal()) return let_go("has a signal to handle");
+      if (has_signal()) return let_go("handles or blocks signals");
       if (!after_call_instruction(registers)) return let_go("made a system call in an unusual way");
       const auto result = static_cast<std::int64_t>(registers.rax);
       const bool redo = result == kRestartSys || result == kRestartNoIntr ||
@@ -187,12 +206,13 @@ class Tracer {
       }
       return enter(registers);
     }
-    // It runs: its next system call is where nothing is half done that adding a pending call would need.
+    if (registers.cs == kUserCode && in_function(registers.rip) && !has_signal() &&
+        !in_restartable_sequence())
+      return enter(registers);
     resume(PTRACE_SYSCALL);
     const std::uint64_t call_until = std::min(until_ns, monotonic_ns() + kNextCallNs);
     for (;;) {
-      if (!next_stop(call_until)) return again("made no system call");
-      stopped_since_ = last_poll_;
+      if (!next_stop(call_until)) return again("made no system call and was in no function for it");
       if (is_call()) return at_call();
       if (status_ >> 16 != 0) return pass_on("was stopped by another program");
       resume(PTRACE_SYSCALL, WSTOPSIG(status_));
@@ -206,7 +226,7 @@ class Tracer {
         ::ptrace(PTRACE_GETREGS, tid_, 0, &registers) != 0)
       return let_go("could not be examined");
     const auto call = static_cast<std::int64_t>(registers.orig_rax);
-    if (has_signal()) return let_go("has a signal to handle");
+    if (has_signal()) return let_go("handles or blocks signals");
     if (!after_call_instruction(registers)) return let_go("made a system call in an unusual way");
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
       if (call < 0 || any_of(kNotFrom, call))
@@ -244,7 +264,7 @@ class Tracer {
   const ThreadEntry& entry_;
   pid_t tid_;
   int status_ = 0;
-  std::uint64_t last_poll_ = 0, stopped_since_ = 0, stopped_ns_ = 0;
+  std::uint64_t stopped_since_ = 0, stopped_ns_ = 0;
 };
 
 }  // namespace

@@ -6,10 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <string>
+#include <vector>
 
 #include "symbolizer/base/result.h"
 #include "user/inject/pending_stub.h"
+#include "user/target/python_image.h"
 
 namespace dynprof {
 
@@ -17,13 +18,15 @@ struct ThreadEntry {
   pid_t process = 0;
   pid_t thread = 0;
   std::uint64_t code = 0;  // where it goes
+  // Functions in which it may be anywhere; it is stopped outside of system calls only there.
+  std::vector<AddressRange> functions;
   // Whether the process is still the one that was prepared, and takes the registers with which the thread
   // will go on. Called while the thread is stopped.
   std::function<bool(const SavedRegisters& saved)> prepare;
 };
 
-// Enters the code from a system call: one that the thread waits in and that can be continued, or the
-// next one it makes, up to `patience` from now. Every stop is one of this thread alone, and the registers
+// Enters the code from a system call (one that the thread waits in and that can be continued, or the
+// next one it makes), or from one of these functions, up to `patience` from now. Every stop is one of this thread alone, and the registers
 // are changed by one call, after which the thread runs on. If this program ends at any moment before,
 // the thread runs on as if nothing had been. Returns how long the thread was stopped, in ns, at most.
 Result<std::uint64_t> enter_code(const ThreadEntry& entry, std::chrono::milliseconds patience,

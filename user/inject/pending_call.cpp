@@ -80,6 +80,94 @@ void find_in(pid_t pid, std::span<const Mapping> mappings, const Mapping& first,
   }
 }
 
+// Functions that programs spend time in. Not the evaluation loop: the handling of pending calls may be
+// inlined there.
+constexpr std::array<std::string_view, 56> kInterruptible = {"PyObject_GenericGetAttr",
+                                                             "_PyObject_GenericGetAttrWithDict",
+                                                             "PyObject_GetAttr",
+                                                             "PyObject_SetAttr",
+                                                             "PyObject_RichCompare",
+                                                             "PyObject_RichCompareBool",
+                                                             "PyObject_Hash",
+                                                             "PyObject_IsTrue",
+                                                             "PyObject_Str",
+                                                             "PyObject_Repr",
+                                                             "PyObject_GetIter",
+                                                             "PyObject_GetItem",
+                                                             "PyObject_SetItem",
+                                                             "PyObject_Call",
+                                                             "PyObject_Vectorcall",
+                                                             "_PyObject_MakeTpCall",
+                                                             "PyObject_Malloc",
+                                                             "PyObject_Free",
+                                                             "PyObject_Realloc",
+                                                             "PyObject_GC_Del",
+                                                             "PyObject_GC_UnTrack",
+                                                             "PyObject_GC_Track",
+                                                             "_PyObject_GC_New",
+                                                             "_PyObject_GC_NewVar",
+                                                             "_PyType_Lookup",
+                                                             "PyType_GenericAlloc",
+                                                             "PyType_IsSubtype",
+                                                             "PyDict_GetItem",
+                                                             "PyDict_GetItemWithError",
+                                                             "_PyDict_GetItem_KnownHash",
+                                                             "PyDict_SetItem",
+                                                             "PyDict_Next",
+                                                             "_PyDict_LoadGlobal",
+                                                             "PyDict_New",
+                                                             "PyList_Append",
+                                                             "PyList_New",
+                                                             "PyTuple_New",
+                                                             "PyLong_FromLong",
+                                                             "PyLong_FromLongLong",
+                                                             "PyLong_FromSsize_t",
+                                                             "_PyLong_Add",
+                                                             "_PyLong_Multiply",
+                                                             "PyFloat_FromDouble",
+                                                             "PyNumber_Add",
+                                                             "PyNumber_InPlaceAdd",
+                                                             "PyNumber_Subtract",
+                                                             "PyNumber_Multiply",
+                                                             "PyNumber_Long",
+                                                             "PyUnicode_New",
+                                                             "PyUnicode_Concat",
+                                                             "PyUnicode_Join",
+                                                             "PyUnicode_InternInPlace",
+                                                             "_PyUnicode_FromASCII",
+                                                             "PyUnicode_RichCompare",
+                                                             "PyUnicode_Contains",
+                                                             "PySequence_Contains"};
+
+std::vector<AddressRange> find_interruptible(pid_t pid, std::span<const Mapping> mappings,
+                                             const std::string& interpreter, ReadBudget& budget) {
+  std::vector<Mapping> own;
+  for (const Mapping& mapping : mappings)
+    if (mapping.path == interpreter) own.push_back(mapping);
+  std::vector<AddressRange> found;
+  if (own.empty()) return found;
+  auto file = open_mapped_file(pid, own.front());
+  if (!file) return found;
+  const auto elf = ElfImage::open(std::move(*file), interpreter, budget);
+  const auto bias = elf ? elf->load_bias(own) : std::nullopt;
+  if (!bias) return found;
+  for (const auto& symbol : elf->find_symbols(kInterruptible, budget, true))
+    if (symbol && symbol->size <= 1 << 16)
+      found.push_back({*bias + symbol->address, *bias + symbol->address + symbol->size});
+  return found;
+}
+
+// Libraries that the list of pending calls is not used by, nor by what they interpose.
+bool is_apart(const Mapping& mapping) {
+  constexpr std::array<std::string_view, 12> kOthers = {
+      "libc.so",   "libc-",  "ld-",     "libpthread", "libdl",    "librt",
+      "libpython", "python", "libasan", "libtsan",    "libubsan", "libclang_rt"};
+  const std::string_view name = base_name(mapping.path);
+  return mapping.executable && !mapping.writable && mapping.is_file() &&
+         std::none_of(kOthers.begin(), kOthers.end(),
+                      [&](std::string_view other) { return name.starts_with(other); });
+}
+
 // In the middle of the widest gap: nothing grows there.
 std::optional<std::uint64_t> free_address(pid_t pid) {
   const auto mappings = read_mappings(pid);
@@ -135,8 +223,8 @@ bool maps(pid_t pid, const std::string& library) {
          });
 }
 
-Result<PendingData> prepare_data(const PythonRuntime& python, const std::string& library) {
-  ASSIGN_OR_RETURN(const PendingFunctions functions, find_pending_functions(python));
+Result<PendingData> prepare_data(const PythonRuntime& python, const PendingFunctions& functions,
+                                 const std::string& library) {
   const auto base = free_address(python.pid);
   if (!base) return error(fmt::format("process {} has no free addresses", python.pid));
   PendingData data{};
@@ -161,7 +249,8 @@ Result<PendingData> prepare_data(const PythonRuntime& python, const std::string&
 
 // Makes the main thread add the call; how long it was stopped for that.
 Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& data,
-                               PendingWatch& watch, const LoadLimits& limits) {
+                               const PendingFunctions& functions, const LoadLimits& limits) {
+  PendingWatch watch(python.pid, data);
   const pid_t pid = python.pid;
   const std::vector<std::byte> stub = pending_stub(data);
   ASSIGN_OR_RETURN(CodePadding padding, CodePadding::find(pid, python.image_path, stub.size()));
@@ -174,13 +263,18 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
            std::equal(there.begin(), there.end(), stub.begin()) &&
            padding.write(place, std::as_bytes(std::span(&saved, 1))).has_value();
   };
-  ASSIGN_OR_RETURN(
-      const std::uint64_t stopped_ns,
-      enter_code({.process = pid, .thread = pid, .code = padding.address(), .prepare = prepare},
-                 limits.safe_point, limits.stop_requested));
+  ASSIGN_OR_RETURN(const std::uint64_t stopped_ns,
+                   enter_code({.process = pid,
+                               .thread = pid,
+                               .code = padding.address(),
+                               .functions = functions.interruptible,
+                               .prepare = prepare},
+                              limits.safe_point, limits.stop_requested));
+  // The call may have been made, and its memory removed, before it is looked at.
   const auto until = Clock::now() + kInPage;
-  for (auto state = watch.state(); !state || *state == PendingState::kNothing;
-       state = watch.state()) {
+  for (;;) {
+    const auto state = watch.state();
+    if ((state && *state != PendingState::kNothing) || maps(pid, data.library)) break;
     if (Clock::now() >= until) {
       padding.leave();
       return error(
@@ -226,6 +320,10 @@ Result<PendingFunctions> find_pending_functions(const PythonRuntime& python) {
   if (found.add_pending_call == 0 || found.save_thread == 0 || found.restore_thread == 0)
     return error(
         fmt::format("{} of process {} does not export Py_AddPendingCall", python.image_path, pid));
+  found.interruptible = find_interruptible(pid, mappings, python.image_path, budget);
+  for (const Mapping& mapping : mappings)
+    if (is_apart(mapping) && mapping.path != python.image_path)
+      found.interruptible.push_back({mapping.start, mapping.end});
   return found;
 }
 
@@ -241,9 +339,10 @@ Result<Loaded> load_by_pending_call(const PythonRuntime& python, const std::stri
     TRY(folder->put_copy(name, library));
     path = folder->path_of(name);
   }
-  ASSIGN_OR_RETURN(const PendingData data, prepare_data(python, path));
+  ASSIGN_OR_RETURN(const PendingFunctions functions, find_pending_functions(python));
+  ASSIGN_OR_RETURN(const PendingData data, prepare_data(python, functions, path));
+  ASSIGN_OR_RETURN(const std::uint64_t stopped_ns, add_call(python, data, functions, limits));
   PendingWatch watch(pid, data);
-  ASSIGN_OR_RETURN(const std::uint64_t stopped_ns, add_call(python, data, watch, limits));
   const Loaded loaded = {.how = "by a pending call of its interpreter", .stopped_ns = stopped_ns};
 
   auto deadline = Clock::now() + limits.safe_point;

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "symbolizer/base/result.h"
 #include "user/inject/loading.h"
+#include "user/target/python_image.h"
 #include "user/target/python_runtime.h"
 
 namespace dynprof {
@@ -15,6 +17,9 @@ namespace dynprof {
 struct PendingFunctions {
   std::uint64_t add_pending_call = 0, save_thread = 0, restore_thread = 0;  // of the interpreter
   std::uint64_t dlopen = 0, dlsym = 0, dlerror = 0, munmap = 0;             // of glibc
+  // In these a thread may be stopped to add a call: neither the interpreter's functions that use the list of
+  // pending calls nor signal handlers call them, so the thread does not hold the lock of that list.
+  std::vector<AddressRange> interruptible;
 };
 // Where they are, or why this process is not one whose thread may be stopped for this.
 Result<PendingFunctions> find_pending_functions(const PythonRuntime& python);
