@@ -25,6 +25,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPoll{1};
+constexpr std::chrono::microseconds kSoon{100};
 constexpr std::chrono::milliseconds kInPage{2000};  // from the stop until the padding is free again
 constexpr std::chrono::milliseconds kAfterCancel{
     200};  // a call that has just begun sees it, or not
@@ -202,12 +203,16 @@ class PendingWatch {
       return std::nullopt;
     return static_cast<PendingState>(state);
   }
+  void tell_seen() {
+    static_cast<void>(write_value<std::uint32_t>(pid_, address_ + offsetof(PendingData, seen), 1));
+  }
   void cancel() {
     static_cast<void>(
         write_value<std::uint32_t>(pid_, address_ + offsetof(PendingData, cancel), 1));
   }
   std::string error_text() {
-    return memory_.read_c_string(address_ + offsetof(PendingData, error), 256).value_or("?");
+    return memory_.read_c_string(address_ + offsetof(PendingData, error), sizeof PendingData::error)
+        .value_or("?");
   }
 
  private:
@@ -270,11 +275,10 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
                                .functions = functions.interruptible,
                                .prepare = prepare},
                               limits.safe_point, limits.stop_requested));
-  // The call may have been made, and its memory removed, before it is looked at.
   const auto until = Clock::now() + kInPage;
   for (;;) {
     const auto state = watch.state();
-    if ((state && *state != PendingState::kNothing) || maps(pid, data.library)) break;
+    if (state && *state != PendingState::kNothing) break;
     if (Clock::now() >= until) {
       padding.leave();
       return error(
@@ -282,8 +286,9 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
                       "changed",
                       pid, stub.size(), padding.path()));
     }
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kSoon);
   }
+  watch.tell_seen();
   TRY(padding.restore());
   return stopped_ns;
 }

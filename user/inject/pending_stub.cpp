@@ -38,6 +38,7 @@ asm(R"(
   .set D_FUNCTION, 232
   .set D_LIBRARY, 256
   .set D_ERROR, 768
+  .set D_SEEN, 1008
   .set D_XSAVE, 1024
   .set MAPPING, 0x10000
   .set DATA, 0x1000
@@ -162,10 +163,26 @@ dynprof_stub_page:
   test %rax, %rax
   jz 4f
   call *%rax
+  movl $5, D_STATE(%rbx)
+  # Were this memory removed before it was seen, nothing would tell that the padding is free. Who made the
+  # call may have ended, so it is waited for a little, without the GIL.
+  mov $200, %ebp
+5:
+  cmpl $0, D_SEEN(%rbx)
+  jne 5f
+  lea 10f(%rip), %rdi
+  xor %esi, %esi
+  mov $35, %eax                # nanosleep
+  syscall
+  dec %ebp
+  jnz 5b
+5:
   mov %r12, %rdi
   call *D_RESTORE_THREAD(%rbx)
-  movl $5, D_STATE(%rbx)
   jmp 7f
+  .balign 8
+10:
+  .quad 0, 100000
 4:
   call *D_DLERROR(%rbx)
   test %rax, %rax
@@ -177,7 +194,7 @@ dynprof_stub_page:
   jz 9f
   mov %dl, D_ERROR(%rbx,%rcx)
   inc %ecx
-  cmp $255, %ecx
+  cmp $239, %ecx
   jb 8b
 9:
   mov %r12, %rdi

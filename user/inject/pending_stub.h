@@ -30,7 +30,7 @@ enum class PendingState : std::uint32_t {
   kAdded = 2,      // it waits for a safe point
   kFull = 3,       // the interpreter has no room for another pending call
   kLoading = 4,    // it has begun, and `cancel` is not looked at any more
-  kLoaded = 5,     // then the mapping is removed
+  kLoaded = 5,     // the mapping is removed once it was seen, or a moment later
   kFailed = 6,     // `error` says why; the mapping stays
   kCancelled = 7,  // then the mapping is removed
 };
@@ -53,9 +53,12 @@ struct PendingData {
   char function[24];
   char library[512];
   // Not copied.
-  char error[256];
+  char error[240];
+  std::uint32_t seen;  // this program knows that the padding is not used any more
+  std::uint32_t unused[3];
 };
-static_assert(offsetof(PendingData, state) == 16 && offsetof(PendingData, process) == 24 &&
+static_assert(offsetof(PendingData, seen) == 1008 && offsetof(PendingData, state) == 16 &&
+              offsetof(PendingData, process) == 24 &&
               offsetof(PendingData, add_pending_call) == 32 && offsetof(PendingData, saved) == 88 &&
               offsetof(PendingData, function) == 232 && offsetof(PendingData, library) == 256 &&
               offsetof(PendingData, error) == 768 && sizeof(PendingData) == 1024);

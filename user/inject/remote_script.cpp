@@ -53,11 +53,12 @@ class Request {
       : memory_(pid), thread_(thread), places_(places) {}
 
   // In the order of the interpreter's documentation: the path, the flag, then the eval breaker.
-  Result<void> make(const std::string& script) {
+  Result<void> make(const std::string& script, Clock::time_point until) {
     std::vector<std::byte> path(script.size() + 1);
     std::memcpy(path.data(), script.c_str(), path.size());
     if (path.size() > places_.path_bytes)
       return error(fmt::format("the path {} is too long for the interpreter", script));
+    TRY(await_others(until));
     const auto pending = pending_now();
     if (!pending) return error(fmt::format("cannot read the memory of process {}", memory_.pid()));
     if (*pending != 0)
@@ -76,6 +77,16 @@ class Request {
   }
 
  private:
+  // The script of another program is run first; that program may have ended before it raised the word.
+  Result<void> await_others(Clock::time_point until) {
+    for (auto pending = pending_now(); pending && *pending != 0 && Clock::now() < until;
+         pending = pending_now()) {
+      TRY(raise_breaker());
+      std::this_thread::sleep_for(kPoll);
+    }
+    return {};
+  }
+
   // The interpreter changes other bits of this word at any time, with atomic operations that are not
   // possible from here. Only the byte with the events is written, right after it was read: the version of
   // sys.monitoring's instruments is in the others.
@@ -208,8 +219,8 @@ Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& li
   TRY(folder.put_text(kScript, loading_script(path, folder.path_of(kResult))));
 
   Request request(pid, *thread, places);
-  TRY(request.make(folder.path_of(kScript)));
   auto deadline = Clock::now() + limits.safe_point;
+  TRY(request.make(folder.path_of(kScript), deadline));
   for (bool begun = false;;) {
     if (const std::string text = read_result(result.get()); text == kLoadedWord)
       return Loaded{.how = "by its interpreter's remote debugging interface"};
