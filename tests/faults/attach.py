@@ -73,8 +73,13 @@ class Target:
         return any((task / "comm").read_text() == "dynprof-gpu\n" for task in tasks)
 
     def left(self):
-        """Mappings of the pending call: they go as soon as it was made or found to be cancelled."""
-        return [line for line in self.mappings().splitlines() if line.endswith("/dev/zero (deleted)")]
+        """Mappings of the pending call that stay: they go a moment after it was made or found to be cancelled."""
+        deadline = time.monotonic() + 5
+        while True:
+            lines = [line for line in self.mappings().splitlines() if line.endswith("/dev/zero (deleted)")]
+            if not lines or time.monotonic() > deadline:
+                return lines
+            time.sleep(0.01)
 
     def end(self):
         """Why it did not end as it should; None: it did."""
@@ -113,7 +118,7 @@ def load_once(python, kind, folder, row, chance, stops):
         stops.append(answer["stopped_ns"])
         check_loaded(target, row, what)
     elif kind != "input" or "ran no Python code" not in answer["error"]:
-        row.fail(f"{what}: not loaded: {answer}")
+        row.fail(f"{what}: not loaded: {answer}\n{target.job.err[-1000:]}")
     if changed := changed_code(target.pid):
         row.fail(f"{what}: changed code: {changed}")
     if problem := target.end():
@@ -136,7 +141,7 @@ def kill_once(python, kind, folder, row, chance, loaded, seconds):
         out, err = again.communicate(timeout=LIMIT_S)
         # A request of the killed one can come first.
         if not target.has_library():
-            row.fail(f"{what}: not loaded afterwards: {out}{err}")
+            row.fail(f"{what}: not loaded afterwards: {out}{err}\n{target.job.err[-1000:]}")
         loaded["by the next one"] += 1
     if target.left():
         row.fail(f"{what}: mapped: {target.left()}")

@@ -65,8 +65,9 @@ TEST(RemoteScript, RefusesImplausiblePlaces) {
 
 // A path is data in the script, whatever it contains.
 TEST(RemoteScript, APathIsNoCode) {
-  const std::string script = loading_script("/a\"); import evil #\n.so", "/tmp/r");
+  const std::string script = loading_script("/a\"); import evil #\n.so", "/tmp/r", 42);
   EXPECT_EQ(script.find("evil"), std::string::npos);
+  EXPECT_NE(script.find("if os.getpid() != 42:"), std::string::npos);
   EXPECT_NE(script.find("\\x2f\\x61\\x22"), std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #include "user/inject/call_on_thread.h"
 
 #include <fmt/format.h>
+#include <linux/audit.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -36,6 +37,7 @@ constexpr std::uint64_t kTrap = 0x100, kDirection = 0x400, kAlignment = 0x40000;
 constexpr std::uint64_t kInterruptNs = 100'000'000;  // for a thread to stop
 constexpr std::uint64_t kNextCallNs = 5'000'000;
 constexpr std::uint64_t kPollNs = 15'000;
+constexpr std::uint64_t kPassingNs = 50'000'000;
 constexpr std::chrono::milliseconds kPause{2};  // between two attempts
 
 template <std::size_t N>
@@ -91,10 +93,12 @@ class Tracer {
     if (const auto stat = read_process_stat(tid_); stat && stat->state == 'D')
       return again("waits in the kernel and cannot be stopped");
     be_quick();
-    if (::ptrace(PTRACE_SEIZE, tid_, 0, PTRACE_O_TRACESYSGOOD) != 0)
+    if (::ptrace(PTRACE_SEIZE, tid_, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC) != 0)
       return failed(
           errno_error(fmt::format("cannot stop thread {}", tid_),
                       "another program may trace it, or kernel.yama.ptrace_scope forbids it"));
+    if (!entry_.unchanged())
+      return failed(error(fmt::format("process {} has changed meanwhile", entry_.process)));
     const std::uint64_t asked = monotonic_ns();
     if (::ptrace(PTRACE_INTERRUPT, tid_, 0, 0) != 0)
       return failed(errno_error(fmt::format("cannot stop thread {}", tid_)));
@@ -177,16 +181,18 @@ class Tracer {
     return !sequence || *sequence != 0;
   }
 
-  bool after_call_instruction(const user_regs_struct& registers) {
-    const auto code = ProcessMemory(entry_.process).read<std::uint16_t>(registers.rip - 2);
-    return registers.cs == kUserCode && code && *code == 0x050f;
+  // Whether the system call was made by 64-bit code in the usual way, so that it is made again by going back
+  // over its instruction.
+  bool is_usual_call(const user_regs_struct& registers, const __ptrace_syscall_info& info) const {
+    constexpr std::uint64_t kOtherTable = 0x40000000;  // x32
+    return registers.cs == kUserCode && info.arch == AUDIT_ARCH_X86_64 &&
+           (registers.orig_rax & kOtherTable) == 0;
   }
 
-  bool in_function(std::uint64_t address) const {
-    return std::any_of(entry_.functions.begin(), entry_.functions.end(),
-                       [&](const AddressRange& function) {
-                         return function.begin <= address && address < function.end;
-                       });
+  static bool in_any(const std::vector<AddressRange>& ranges, std::uint64_t address) {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const AddressRange& range) {
+      return range.begin <= address && address < range.end;
+    });
   }
 
   Attempt at_interrupt(std::uint64_t until_ns) {
@@ -195,8 +201,11 @@ class Tracer {
       return failed(errno_error(fmt::format("cannot read the registers of thread {}", tid_)));
     const auto call = static_cast<std::int64_t>(registers.orig_rax);
     if (call >= 0) {
+      __ptrace_syscall_info info{};
       if (has_signal()) return let_go("handles or blocks signals");
-      if (!after_call_instruction(registers)) return let_go("made a system call in an unusual way");
+      if (::ptrace(PTRACE_GET_SYSCALL_INFO, tid_, sizeof info, &info) <= 0 ||
+          !is_usual_call(registers, info))
+        return let_go("made a system call in an unusual way");
       const auto result = static_cast<std::int64_t>(registers.rax);
       const bool redo = result == kRestartSys || result == kRestartNoIntr ||
                         result == kRestartNoHand || (result == -EINTR && any_of(kMadeAgain, call));
@@ -206,8 +215,9 @@ class Tracer {
       }
       return enter(registers);
     }
-    if (registers.cs == kUserCode && in_function(registers.rip) && !has_signal() &&
-        !in_restartable_sequence())
+    const bool in_function = in_any(entry_.functions, registers.rip);
+    if (registers.cs == kUserCode && (in_function || in_any(entry_.libraries, registers.rip)) &&
+        !has_signal() && (in_function || !in_restartable_sequence()))
       return enter(registers);
     resume(PTRACE_SYSCALL);
     const std::uint64_t call_until = std::min(until_ns, monotonic_ns() + kNextCallNs);
@@ -227,7 +237,7 @@ class Tracer {
       return let_go("could not be examined");
     const auto call = static_cast<std::int64_t>(registers.orig_rax);
     if (has_signal()) return let_go("handles or blocks signals");
-    if (!after_call_instruction(registers)) return let_go("made a system call in an unusual way");
+    if (!is_usual_call(registers, info)) return let_go("made a system call in an unusual way");
     if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
       if (call < 0 || any_of(kNotFrom, call))
         return let_go("is in a call that is not entered from");
@@ -245,9 +255,9 @@ class Tracer {
                                   registers.r9,     registers.r8,  registers.rax, registers.rcx,
                                   registers.rdx,    registers.rsi, registers.rdi, registers.rip,
                                   registers.eflags, registers.rsp};
-    if (!entry_.prepare(saved)) {
+    if (!entry_.store(saved)) {
       resume(PTRACE_DETACH);
-      return failed(error(fmt::format("process {} has changed meanwhile", entry_.process)));
+      return failed(error(fmt::format("cannot write to the code of process {}", entry_.process)));
     }
     registers.rip = entry_.code;
     registers.orig_rax = static_cast<std::uint64_t>(-1);  // no system call is pending any more
@@ -258,6 +268,8 @@ class Tracer {
       return failed(std::move(why));
     }
     resume(PTRACE_DETACH);
+    const std::uint64_t until = monotonic_ns() + kPassingNs;
+    while (!entry_.passed() && monotonic_ns() < until) sleep_ns(kPollNs);
     return {Step::kDone, {}, stopped_ns_};
   }
 

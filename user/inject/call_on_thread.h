@@ -18,11 +18,16 @@ struct ThreadEntry {
   pid_t process = 0;
   pid_t thread = 0;
   std::uint64_t code = 0;  // where it goes
-  // Functions in which it may be anywhere; it is stopped outside of system calls only there.
-  std::vector<AddressRange> functions;
-  // Whether the process is still the one that was prepared, and takes the registers with which the thread
-  // will go on. Called while the thread is stopped.
-  std::function<bool(const SavedRegisters& saved)> prepare;
+  // Functions, and the code of whole libraries, in which it may be anywhere; it enters the code from outside
+  // of system calls only there.
+  std::vector<AddressRange> functions, libraries;
+  // Whether the process is still the one that was prepared.
+  std::function<bool()> unchanged;
+  // Takes the registers with which the thread will go on. Called while it is stopped: one write and nothing
+  // else, since every access to the memory of a process waits for its threads that map memory.
+  std::function<bool(const SavedRegisters& saved)> store;
+  // Whether the thread has come through; asked a few times right after it was let go, and may be false then.
+  std::function<bool()> passed;
 };
 
 // Enters the code from a system call (one that the thread waits in and that can be continued, or the

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +17,7 @@
 #include "user/inject/pending_stub.h"
 #include "user/inject/target_folder.h"
 #include "user/inject/target_memory.h"
+#include "user/target/awaiting_target.h"
 #include "user/target/elf_image.h"
 #include "user/target/process.h"
 #include "user/target/remote_memory.h"
@@ -203,8 +205,20 @@ class PendingWatch {
       return std::nullopt;
     return static_cast<PendingState>(state);
   }
-  void tell_seen() {
+  // Whether the thread has left the padding; if so, the call is told that this was seen. Read here and now:
+  // memory that is not there yet would be read by another process (remote_memory.h), later.
+  bool see_in_page() {
+    if (seen_) return true;
+    std::array<std::uint64_t, 3> head{};
+    const iovec local = {head.data(), sizeof head};
+    const iovec remote = {reinterpret_cast<void*>(address_), sizeof head};
+    const AwaitingTarget awaiting(pid_);
+    if (::process_vm_readv(pid_, &local, 1, &remote, 1, 0) != sizeof head || head[0] != token_ ||
+        static_cast<std::uint32_t>(head[2]) == 0)
+      return false;
     static_cast<void>(write_value<std::uint32_t>(pid_, address_ + offsetof(PendingData, seen), 1));
+    seen_ = true;
+    return true;
   }
   void cancel() {
     static_cast<void>(
@@ -219,6 +233,7 @@ class PendingWatch {
   pid_t pid_;
   std::uint64_t token_, address_;
   ProcessMemory memory_;
+  bool seen_ = false;
 };
 
 bool maps(pid_t pid, const std::string& library) {
@@ -261,26 +276,31 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
   ASSIGN_OR_RETURN(CodePadding padding, CodePadding::find(pid, python.image_path, stub.size()));
   TRY(padding.write(0, stub));
   ProcessMemory memory(pid);
-  const auto prepare = [&](const SavedRegisters& saved) {
+  const auto unchanged = [&] {
     std::array<std::byte, 64> there;
-    const std::uint64_t place = pending_data_offset() + offsetof(PendingData, saved);
     return memory.read(padding.address(), there) &&
-           std::equal(there.begin(), there.end(), stub.begin()) &&
-           padding.write(place, std::as_bytes(std::span(&saved, 1))).has_value();
+           std::equal(there.begin(), there.end(), stub.begin());
+  };
+  const auto store = [&](const SavedRegisters& saved) {
+    const std::uint64_t place = pending_data_offset() + offsetof(PendingData, saved);
+    return padding.write(place, std::as_bytes(std::span(&saved, 1))).has_value();
   };
   ASSIGN_OR_RETURN(const std::uint64_t stopped_ns,
                    enter_code({.process = pid,
                                .thread = pid,
                                .code = padding.address(),
-                               .functions = functions.interruptible,
-                               .prepare = prepare},
+                               .functions = functions.functions,
+                               .libraries = functions.libraries,
+                               .unchanged = unchanged,
+                               .store = store,
+                               .passed = [&] { return watch.see_in_page(); }},
                               limits.safe_point, limits.stop_requested));
   const auto until = Clock::now() + kInPage;
   for (;;) {
-    const auto state = watch.state();
-    if (state && *state != PendingState::kNothing) break;
+    if (watch.see_in_page()) break;
     if (Clock::now() >= until) {
       padding.leave();
+      if (maps(pid, data.library)) return stopped_ns;
       return error(
           fmt::format("process {} did not map memory for the call; {} unused bytes in {} stay "
                       "changed",
@@ -288,7 +308,6 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
     }
     std::this_thread::sleep_for(kSoon);
   }
-  watch.tell_seen();
   TRY(padding.restore());
   return stopped_ns;
 }
@@ -325,10 +344,10 @@ Result<PendingFunctions> find_pending_functions(const PythonRuntime& python) {
   if (found.add_pending_call == 0 || found.save_thread == 0 || found.restore_thread == 0)
     return error(
         fmt::format("{} of process {} does not export Py_AddPendingCall", python.image_path, pid));
-  found.interruptible = find_interruptible(pid, mappings, python.image_path, budget);
+  found.functions = find_interruptible(pid, mappings, python.image_path, budget);
   for (const Mapping& mapping : mappings)
     if (is_apart(mapping) && mapping.path != python.image_path)
-      found.interruptible.push_back({mapping.start, mapping.end});
+      found.libraries.push_back({mapping.start, mapping.end});
   return found;
 }
 
@@ -354,6 +373,8 @@ Result<Loaded> load_by_pending_call(const PythonRuntime& python, const std::stri
   for (bool begun = false;; std::this_thread::sleep_for(kPoll)) {
     const auto state = watch.state();
     if (!state || *state == PendingState::kLoaded) {
+      const auto gone = Clock::now() + kAfterCancel;
+      while (watch.state() && Clock::now() < gone) std::this_thread::sleep_for(kPoll);
       if (maps(pid, path)) return loaded;
       return error(fmt::format("process {} has ended, or did not load {}", pid, path));
     }

@@ -19,7 +19,9 @@ struct PendingFunctions {
   std::uint64_t dlopen = 0, dlsym = 0, dlerror = 0, munmap = 0;             // of glibc
   // In these a thread may be stopped to add a call: neither the interpreter's functions that use the list of
   // pending calls nor signal handlers call them, so the thread does not hold the lock of that list.
-  std::vector<AddressRange> interruptible;
+  std::vector<AddressRange> functions;
+  // The code of libraries that have nothing to do with that list either.
+  std::vector<AddressRange> libraries;
 };
 // Where they are, or why this process is not one whose thread may be stopped for this.
 Result<PendingFunctions> find_pending_functions(const PythonRuntime& python);

@@ -166,7 +166,7 @@ dynprof_stub_page:
   movl $5, D_STATE(%rbx)
   # Were this memory removed before it was seen, nothing would tell that the padding is free. Who made the
   # call may have ended, so it is waited for a little, without the GIL.
-  mov $200, %ebp
+  mov $1000, %ebp
 5:
   cmpl $0, D_SEEN(%rbx)
   jne 5f

@@ -13,6 +13,7 @@
 #include "symbolizer/base/text.h"
 #include "user/inject/target_folder.h"
 #include "user/inject/target_memory.h"
+#include "user/target/process.h"
 #include "user/target/python_layouts.h"
 #include "user/target/remote_memory.h"
 
@@ -168,10 +169,12 @@ Result<ScriptPlaces> find_script_places(const PythonRuntime& python) {
 }
 
 // It leaves no name and no module behind. A KeyboardInterrupt that arrives while it runs is for the program.
-std::string loading_script(const std::string& library, const std::string& result) {
+std::string loading_script(const std::string& library, const std::string& result, pid_t pid) {
   return fmt::format(
       R"(def load():
-    import sys
+    import os, sys
+    if os.getpid() != {}:
+        return
     known = "_ctypes" in sys.modules
     interrupted = False
     try:
@@ -197,7 +200,7 @@ std::string loading_script(const std::string& library, const std::string& result
 
 load()
 )",
-      byte_literal(library), RTLD_NOW | RTLD_NODELETE, kLoadedWord, byte_literal(result));
+      pid, byte_literal(library), RTLD_NOW | RTLD_NODELETE, kLoadedWord, byte_literal(result));
 }
 
 Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& library,
@@ -208,6 +211,8 @@ Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& li
   const auto thread = memory.read_pointer(python.main_interpreter + places.main_thread);
   if (!thread) return error(fmt::format("the interpreter of process {} has no main thread", pid));
 
+  const std::vector<pid_t> ids = namespace_ids(pid, pid);
+  if (ids.empty()) return error(fmt::format("/proc/{}/status is not as expected", pid));
   ASSIGN_OR_RETURN(TargetFolder folder, TargetFolder::create(pid));
   std::string path = path_for_target(pid, library).value_or("");
   if (path.empty()) {
@@ -216,7 +221,7 @@ Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& li
     path = folder.path_of(name);
   }
   ASSIGN_OR_RETURN(const UniqueFd result, folder.put_empty(kResult));
-  TRY(folder.put_text(kScript, loading_script(path, folder.path_of(kResult))));
+  TRY(folder.put_text(kScript, loading_script(path, folder.path_of(kResult), ids.back())));
 
   Request request(pid, *thread, places);
   auto deadline = Clock::now() + limits.safe_point;

@@ -32,8 +32,9 @@ Result<ScriptPlaces> parse_script_places(std::span<const std::byte> runtime);
 // Why the interpreter would not run a script, or nothing.
 Result<ScriptPlaces> find_script_places(const PythonRuntime& python);
 
-// The text of the script: calls InitializeInjection of `library`, and writes "loaded" or why not to `result`.
-std::string loading_script(const std::string& library, const std::string& result);
+// The text of the script: calls InitializeInjection of `library`, and writes "loaded" or why not to `result`. In a
+// process with another id than `pid`, a forked child, it does nothing.
+std::string loading_script(const std::string& library, const std::string& result, pid_t pid);
 
 Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& library,
                               const LoadLimits& limits);
