@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -130,6 +131,7 @@ def kill_once(python, kind, folder, row, chance, loaded, seconds):
     target = Target(python, kind, folder)
     moment = chance.uniform(0, 1.1 * seconds)
     what = f"{python} {kind}, killed after {moment * 1000:.1f} ms"
+    before = folders()
     tool = loader(target.pid, KINDS[kind])
     time.sleep(moment)
     tool.send_signal(signal.SIGKILL)
@@ -143,10 +145,17 @@ def kill_once(python, kind, folder, row, chance, loaded, seconds):
         if not target.has_library():
             row.fail(f"{what}: not loaded afterwards: {out}{err}\n{target.job.err[-1000:]}")
         loaded["by the next one"] += 1
+    for folder_left in folders() - before:  # a program that is killed cannot remove it
+        shutil.rmtree(folder_left, ignore_errors=True)
     if target.left():
         row.fail(f"{what}: mapped: {target.left()}")
     if problem := target.end():
         row.harm(f"{what}: {problem}")
+
+
+def folders():
+    """Those with the scripts of loading programs."""
+    return set(Path("/tmp").glob("dynprof-bpf-" + "[0-9a-f]" * 16))
 
 
 def spread(stops):
