@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import support
-from job import FAULTS, NATIVE, Job
+from job import FAULTS, Job
 from leftovers import changed_code
 from results import Row
 
@@ -197,9 +197,11 @@ def run_kills(python, times, folder, seed=None):
     began, loaded = time.monotonic(), {"by the one that was killed": 0, "by the next one": 0}
     for count in range(times):
         kind = ("malloc", "registers", "signals", "fork")[count % 4]
-        kill_once(python, kind, Path(folder) / f"{python.minor[1]}-{python.shared}-kill-{count}", row, chance, loaded, seconds)
+        place = Path(folder) / f"{python.minor[1]}-{python.shared}-kill-{count}"
+        kill_once(python, kind, place, row, chance, loaded, seconds)
         if row.harmed or len(row.failed) > 5:
             break
     row.seconds = time.monotonic() - began
-    row.note = f"killed within {seconds * 1100:.0f} ms: " + ", ".join(f"{count} loaded {who}" for who, count in loaded.items())
+    counts = ", ".join(f"{count} loaded {who}" for who, count in loaded.items())
+    row.note = f"killed within {seconds * 1100:.0f} ms: {counts}"
     return row

@@ -5,7 +5,8 @@
                                          [--times N] [--seed N] [--list]
 
 Without a suite all of them run, in their long form: awkward targets with 10,000 exceptions and switches, 1,000
-injected faults, an hour of hostile targets, 200 loadings of the GPU library into each kind of target. Prints a table (target, runs, harmed, failed) and, last,
+injected faults, an hour of hostile targets, 200 loadings of the GPU library into each kind of target. Prints a table
+(target, runs, harmed, failed) and, last,
 `N passed, N failed`. "harmed": the target's output or end differs from a run without a profiler, or it hangs.
 "failed": anything else, with the reason below the table.
 """

@@ -3,8 +3,9 @@
     gpu_job.py FAKES [--torch] [--late] [--no-cupti] [--polls]
 
 FAKES is the folder of the fake libraries. --torch: imports torch, and defines custom ops that launch
-(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. --polls: the main thread runs Python
-code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th line is answered by `did n VERB`:
+(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. --polls: the
+main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
+line is answered by `did n VERB`:
 
     init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit
@@ -19,7 +20,6 @@ import argparse
 import ctypes
 import os
 import select
-import sys
 import threading
 import time
 
