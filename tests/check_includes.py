@@ -47,9 +47,10 @@ COMPONENTS = {
         "torch": ("generated", "history", "kernel", "live", "preflight", "target"),
         "process": ("history", "kernel", "stacks", "target", "torch"),
         "waits": ("kernel", "process"),
-        "gpu": ("kernel", "process", "target"),
+        "inject": ("kernel", "target"),
+        "gpu": ("inject", "kernel", "process", "target"),
         "session": ("gpu", "kernel", "preflight", "process", "stacks", "target", "waits"),
-        "doctor": ("gpu", "kernel", "preflight", "target"),
+        "doctor": ("gpu", "inject", "kernel", "preflight", "target"),
         "top": ("history", "live", "preflight", "target"),
         "cli": (
             *("doctor", "gpu", "history", "kernel", "live", "preflight", "privileges", "session"),

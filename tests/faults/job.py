@@ -36,7 +36,7 @@ class Outcome:
 class Job:
     """A target whose output goes to files, so that it never waits for us. It has a session of its own."""
 
-    def __init__(self, argv, folder, env=None, cwd=None, preexec=None):
+    def __init__(self, argv, folder, env=None, cwd=None, preexec=None, pass_fds=()):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._out, self._err = self.folder / "stdout", self.folder / "stderr"
@@ -56,6 +56,7 @@ class Job:
                 cwd=cwd,
                 start_new_session=True,
                 preexec_fn=preexec,
+                pass_fds=pass_fds,
             )
         self.pid = self.process.pid
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The fault suites, as root: `make faults`, or
 
-    .venv/bin/python tests/faults/run.py [awkward|inject|hostile ...] [--short] [--only WORD] [--seconds N]
+    .venv/bin/python tests/faults/run.py [awkward|inject|hostile|attach ...] [--short] [--only WORD] [--seconds N]
                                          [--times N] [--seed N] [--list]
 
 Without a suite all of them run, in their long form: awkward targets with 10,000 exceptions and switches, 1,000
-injected faults, an hour of hostile targets. Prints a table (target, runs, harmed, failed) and, last,
+injected faults, an hour of hostile targets, 200 loadings of the GPU library into each kind of target. Prints a table
+(target, runs, harmed, failed) and, last,
 `N passed, N failed`. "harmed": the target's output or end differs from a run without a profiler, or it hangs.
 "failed": anything else, with the reason below the table.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import attach  # noqa: E402
 import awkward  # noqa: E402
 import hostile  # noqa: E402
 import inject  # noqa: E402
@@ -32,7 +34,7 @@ import specials  # noqa: E402
 import support  # noqa: E402
 from results import HEADER, Row, closing  # noqa: E402
 
-SUITES = ("awkward", "inject", "hostile")
+SUITES = ("awkward", "inject", "attach", "hostile")
 
 
 def rows_of(suite, options, folder, stack):
@@ -55,6 +57,16 @@ def rows_of(suite, options, folder, stack):
         for name, function in specials.table(options.short):
             yield f"fault: {name}", lambda name=name, function=function: specials.run(
                 name, function, lab
+            )
+    elif suite == "attach":
+        times = options.times or (3 if options.short else 200)
+        for python in attach.pythons():
+            for kind in attach.KINDS:
+                yield f"attach: {python} {kind}", lambda python=python, kind=kind: attach.run(
+                    python, kind, times, folder / "attach", options.seed
+                )
+            yield f"attach: {python} killed", lambda python=python: attach.run_kills(
+                python, max(1, times // 2), folder / "attach", options.seed
             )
     else:
         seconds = options.seconds or (60 if options.short else 3600)

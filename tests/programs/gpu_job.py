@@ -1,10 +1,11 @@
 """A Python job that launches work on the fake GPU of tests/fakes, driven by lines on stdin.
 
-    gpu_job.py FAKES [--torch] [--late] [--no-cupti]
+    gpu_job.py FAKES [--torch] [--late] [--no-cupti] [--polls]
 
 FAKES is the folder of the fake libraries. --torch: imports torch, and defines custom ops that launch
-(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. Prints `ready <pid>`;
-the n-th line is answered by `did n VERB`:
+(`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. --polls: the
+main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
+line is answered by `did n VERB`:
 
     init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit
@@ -18,7 +19,7 @@ first_forward, first_backward, second_forward and second_backward: trace ids 0/0
 import argparse
 import ctypes
 import os
-import sys
+import select
 import threading
 import time
 
@@ -161,12 +162,27 @@ def make_training(cuda):
     return train
 
 
+def lines(polls):
+    """Those of stdin, one at a time."""
+    while True:
+        while polls and not select.select([0], [], [], 0.01)[0]:
+            pass
+        line = b""
+        while not line.endswith(b"\n"):
+            byte = os.read(0, 1)
+            if not byte:
+                return
+            line += byte
+        yield line.decode()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("fakes")
     parser.add_argument("--torch", action="store_true")
     parser.add_argument("--late", action="store_true")
     parser.add_argument("--no-cupti", action="store_true")
+    parser.add_argument("--polls", action="store_true")
     options = parser.parse_args()
     train = None
     cuda = None if options.late else Cuda(options.fakes, not options.no_cupti)
@@ -175,7 +191,7 @@ def main():
     if options.torch:
         train = make_training(cuda)
     print(f"ready {os.getpid()}", flush=True)
-    for number, line in enumerate(sys.stdin, 1):
+    for number, line in enumerate(lines(options.polls), 1):
         verb, *words = line.split()
         if verb == "exit":
             return

@@ -181,8 +181,8 @@ def test_a_busy_cupti_is_reported_once_and_tried_again(dynprof, spawn, tmp_path,
     assert len(GpuDump(tmp_path / "out").calls) == 5
 
 
-def test_the_library_is_asked_for_and_missing(dynprof, spawn, tmp_path, venv_python):
-    job = start_job(spawn, venv_python, library=False)
+def test_the_library_is_asked_for_in_a_job_without_cuda(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python, "--late", library=False)
     done = dynprof.run("record", "--pid", job.pid, "--gpu", "on", "-o", tmp_path / "out")
     assert done.rc == 1 and "CUDA_INJECTION64_PATH" in done.err, done
     assert "libdynprof_cupti.so" in done.err and not (tmp_path / "out").exists()

@@ -208,15 +208,22 @@ TEST(Doctor, OtherTracersAndProfilers) {
 
 TEST(Doctor, GpuTiers) {
   CudaMappings cuda;
-  EXPECT_EQ(gpu_check(cuda).finding, "no CUDA library is mapped");
+  const Result<std::string> loadable = std::string("in some way");
+  EXPECT_EQ(gpu_check(cuda, loadable).finding, "no CUDA library is mapped");
   cuda.runtime = Mapping{};
   cuda.runtime->path = "/x/libcudart.so.13";
-  EXPECT_EQ(gpu_check(cuda).finding, "/x/libcudart.so.13 is mapped, no driver");
+  EXPECT_EQ(gpu_check(cuda, loadable).finding, "/x/libcudart.so.13 is mapped, no driver");
   cuda.driver = Mapping{};
   cuda.driver->path = "/x/libcuda.so.1";
-  EXPECT_NE(gpu_check(cuda).consequence.find("tier 3"), std::string::npos);
+  EXPECT_NE(gpu_check(cuda, loadable).consequence.find("tier 3"), std::string::npos);
   cuda.library = Mapping{};
-  EXPECT_NE(gpu_check(cuda).consequence.find("tier 1"), std::string::npos);
+  EXPECT_NE(gpu_check(cuda, loadable).consequence.find("tier 1"), std::string::npos);
+  cuda.library.reset();
+  EXPECT_NE(gpu_check(cuda, loadable).consequence.find("loads the library for times, in some way"),
+            std::string::npos);
+  EXPECT_NE(
+      gpu_check(cuda, error("it is too old")).consequence.find("cannot be loaded: it is too old"),
+      std::string::npos);
 }
 
 }  // namespace

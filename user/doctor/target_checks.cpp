@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "user/doctor/probing.h"
+#include "user/inject/load_library.h"
 #include "user/preflight/check_target.h"
 #include "user/target/clock_function.h"
 #include "user/target/descendants.h"
@@ -123,19 +124,23 @@ Check python_fault_check(const Error& why, const PythonDiscovery& details) {
   return failed("python", CheckState::kMissing, why);
 }
 
-Check gpu_check(const CudaMappings& cuda) {
+Check gpu_check(const CudaMappings& cuda, const Result<std::string>& loadable) {
+  const std::string load =
+      loadable ? fmt::format("`record --gpu on` loads the library for times, {}", *loadable)
+               : fmt::format(
+                     "the library for times cannot be loaded: {}; start the job with "
+                     "CUDA_INJECTION64_PATH (docs/howto/gpu.md)",
+                     loadable.error().what);
   switch (cuda.best()) {
     case GpuTier::kLibrary:
       return {"gpu", CheckState::kOk, "libdynprof_cupti.so is in the process",
               "launches, and times on the GPU (tier 1)", ""};
     case GpuTier::kDriver:
       return {"gpu", CheckState::kOk, fmt::format("{} is mapped", cuda.driver->path),
-              "launches without times on the GPU (tier 3); to get times, start it with "
-              "CUDA_INJECTION64_PATH (docs/howto/gpu.md)",
-              ""};
+              fmt::format("launches without times on the GPU (tier 3); {}", load), ""};
     case GpuTier::kRuntime:
       return {"gpu", CheckState::kOk, fmt::format("{} is mapped, no driver", cuda.runtime->path),
-              "calls of the runtime only (tier 3)", ""};
+              fmt::format("calls of the runtime only (tier 3); {}", load), ""};
     case GpuTier::kNone:
       break;
   }
@@ -183,7 +188,8 @@ std::vector<Check> target_checks(pid_t pid) {
   }
   checks.push_back({"memory", CheckState::kOk, "it may be read", "", ""});
   for (Check& check : python_checks(pid)) checks.push_back(std::move(check));
-  if (auto mappings = read_mappings(pid)) checks.push_back(gpu_check(find_cuda(*mappings)));
+  if (auto mappings = read_mappings(pid))
+    checks.push_back(gpu_check(find_cuda(*mappings), can_load_into_python(pid)));
   if (auto tracer = read_status_field(pid, "TracerPid")) checks.push_back(tracer_check(*tracer));
   checks.push_back(other_profiler_check(pid));
   return checks;

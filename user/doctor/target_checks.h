@@ -16,7 +16,8 @@ std::vector<Check> target_checks(pid_t pid);
 
 // Parts of it.
 Check python_fault_check(const Error& why, const PythonDiscovery& details);
-Check gpu_check(const CudaMappings& cuda);
+// `loadable`: can_load_into_python().
+Check gpu_check(const CudaMappings& cuda, const Result<std::string>& loadable);
 Check tracer_check(const std::string& tracer_pid);  // the field TracerPid
 // Whether the arguments, each ended by a 0 byte, are those of a dynprof-bpf that records this process.
 bool records(std::string_view arguments, pid_t pid);

@@ -9,6 +9,7 @@
 #include "symbolizer/attribution/gpu_work.h"
 #include "user/gpu/gpu_view.h"
 #include "user/gpu/library_path.h"
+#include "user/inject/load_library.h"
 #include "user/kernel/event_view.h"
 
 namespace dynprof {
@@ -34,16 +35,38 @@ CudaMappings cuda_of(pid_t pid) {
   return cuda;
 }
 
+std::string loaded_note(pid_t pid, const Loaded& loaded) {
+  std::string text =
+      fmt::format("libdynprof_cupti.so was loaded into process {} {}", pid, loaded.how);
+  if (loaded.stopped_ns != 0)
+    text += fmt::format("; its main thread was stopped for {:.2f} ms",
+                        static_cast<double>(loaded.stopped_ns) / 1e6);
+  return text;
+}
+
 }  // namespace
 
-Result<void> GpuCollector::check(const std::vector<pid_t>& targets) const {
+Result<void> GpuCollector::load_libraries(const std::vector<pid_t>& targets,
+                                          const std::function<bool()>& stop_requested) {
   if (mode_ != GpuMode::kOn) return {};
   for (pid_t pid : targets) {
-    if (cuda_of(pid).library) continue;
-    return error(fmt::format("--gpu on: process {} does not have libdynprof_cupti.so", pid),
-                 fmt::format("start the job with CUDA_INJECTION64_PATH={}, or use --gpu auto for "
-                             "launches without durations",
-                             gpu_library_path()));
+    const CudaMappings cuda = cuda_of(pid);
+    if (cuda.library) continue;
+    if (cuda.best() == GpuTier::kNone)
+      return error(
+          fmt::format("--gpu on: process {} uses neither CUDA nor libdynprof_cupti.so", pid),
+          fmt::format("start the job with CUDA_INJECTION64_PATH={}, or record once it "
+                      "uses CUDA",
+                      gpu_library_path()));
+    const auto loaded =
+        load_into_python(pid, gpu_library_path(), {.stop_requested = stop_requested});
+    if (loaded) {
+      note_(loaded_note(pid, *loaded));
+      continue;
+    }
+    processes_.try_emplace(pid, pid).first->second.without_library = true;
+    note_(fmt::format("libdynprof_cupti.so was not loaded into process {}: {}", pid,
+                      loaded.error().what));
   }
   return {};
 }
@@ -72,7 +95,7 @@ bool GpuCollector::traces(pid_t pid) const {
 
 void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cuda) {
   const GpuTier tier = cuda.best();
-  if (mode_ == GpuMode::kOn && tier != GpuTier::kLibrary) return;
+  if (mode_ == GpuMode::kOn && tier != GpuTier::kLibrary && !followed.without_library) return;
   auto failed = [&](const Error& failure) {
     followed.failed = true;
     note_(fmt::format("GPU work of process {} is not recorded: {}", pid, failure.what));
@@ -87,8 +110,8 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
   if (tier == GpuTier::kDriver)
     note_(
         fmt::format("process {} uses CUDA without libdynprof_cupti.so: its launches are recorded, "
-                    "without times on the GPU",
-                    pid));
+                    "without times on the GPU{}",
+                    pid, mode_ == GpuMode::kAuto ? "; --gpu on loads the library" : ""));
   if (tier == GpuTier::kRuntime)
     note_(fmt::format("process {}: calls into libcudart are recorded until it has a driver", pid));
 }
@@ -185,7 +208,8 @@ void GpuCollector::finish_detach() {
       note_(fmt::format(
           "the library in process {} did not answer: the last of its GPU work may be missing",
           pid));
-    if (mode_ == GpuMode::kOn && followed.gpu.tier() != GpuTier::kLibrary && !followed.failed)
+    if (mode_ == GpuMode::kOn && followed.gpu.tier() != GpuTier::kLibrary && !followed.failed &&
+        !followed.without_library)
       note_(fmt::format("--gpu on: process {} never loaded libdynprof_cupti.so", pid));
     if (const auto& status = followed.gpu.status()) add_losses(*status);
     followed.gpu.finish_detach();

@@ -26,8 +26,11 @@ class GpuCollector {
   GpuCollector(GpuMode mode, KernelSide& kernel, Note note)
       : mode_(mode), kernel_side_(kernel), note_(std::move(note)) {}
 
-  // Before anything is recorded: --gpu on wants the library in each of these processes.
-  Result<void> check(const std::vector<pid_t>& targets) const;
+  // Before anything is recorded: --gpu on loads the library into each of these processes that uses CUDA and
+  // does not have it. Where that is not possible a note says why, and its launches are recorded by
+  // probes. Fails for a process that does not use CUDA.
+  Result<void> load_libraries(const std::vector<pid_t>& targets,
+                              const std::function<bool()>& stop_requested);
   // Looks at a process, if it is time to: it may have mapped CUDA, or more of it, since.
   void look(pid_t pid, std::uint64_t now_ns);
   // Another program runs in it: exec.
@@ -58,7 +61,8 @@ class GpuCollector {
     GpuProcess gpu;
     std::uint64_t next_look_ns = 0;
     unsigned looks = 0;
-    bool failed = false;  // and noted; or CUDA cannot work in it
+    bool failed = false;           // and noted; or CUDA cannot work in it
+    bool without_library = false;  // it could not be loaded, which was noted
   };
   struct Receiver;
   void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);

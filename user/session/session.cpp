@@ -32,6 +32,8 @@ class LiveSession final : public Session {
       targets_.add(pid);
     }
     ASSIGN_OR_RETURN(sources_, Sources::load(options_, notes_));
+    if (!options_.launched)
+      TRY(sources_.gpu->load_libraries(options_.targets, hooks_.stop_requested));
     follower_.emplace(options_, sources_, targets_, notes_, hooks_.stop_requested);
     return follower_->examine();
   }

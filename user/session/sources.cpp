@@ -27,7 +27,6 @@ Result<Sources> Sources::load(const SessionOptions& options, Notes& notes) {
   sources.gpu = std::make_unique<GpuCollector>(
       options.passive ? GpuMode::kOff : options.gpu, *sources.kernel,
       [&notes](const std::string& sentence) { notes.add(sentence); });
-  if (!options.launched) TRY(sources.gpu->check(options.targets));
   ASSIGN_OR_RETURN(sources.events, open_sampling_events(options.event, options.frequency_hz));
   sources.sampling = CpuSampling::of(*sources.kernel, options.event, options.frequency_hz);
   if (options.off_cpu) {

@@ -1,0 +1,127 @@
+"""A target of the suite "attach".
+
+    attach_job.py KIND FD
+
+What its main thread does, until a byte comes from FD (`input`: until a line comes from stdin):
+  malloc     allocates, beside four threads that do so without a pause
+  gc         makes cycles and collects them
+  lock       waits for a lock that it gets three times a second
+  c          is in C for a second, without the GIL
+  registers  makes system calls across which every register is compared
+  input      waits in input()
+  signals    computes and sleeps, interrupted by a signal 500 times a second
+  fork       forks children that compute and exit
+Prints `ready`, and in the end `done` with the number of wrong results; exits with 3.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+NATIVE = Path(os.environ["FAULTS_NATIVE"]) / "attach.so"
+
+
+class Target:
+    def __init__(self, kind, stop):
+        self.native = ctypes.CDLL(NATIVE)
+        self.native.busy.restype = ctypes.c_long
+        self.native.wrong_registers.restype = ctypes.c_long
+        self.ended = False
+        self.wrong = 0
+        self.work = getattr(self, f"work_{kind}")
+        getattr(self, f"begin_{kind}", lambda: None)()
+        threading.Thread(target=self.await_end, args=(stop,), daemon=True).start()
+
+    def await_end(self, stop):
+        os.read(stop, 1)
+        self.ended = True
+
+    def compute(self):
+        self.wrong += sum(range(5000)) != 12497500
+        table = {str(number): [number] * 3 for number in range(200)}
+        self.wrong += json.loads(json.dumps(table)) != table
+        self.wrong += abs(sum(0.1 for _ in range(1000)) - 100) > 1e-6
+
+    def begin_malloc(self):
+        self.native.allocate_on_threads(4)
+
+    def work_malloc(self):
+        self.compute()
+
+    def work_gc(self):
+        for _ in range(200):
+            cycle = [{}]
+            cycle[0]["again"] = cycle
+        gc.collect()
+        self.compute()
+
+    def begin_lock(self):
+        self.lock = threading.Lock()
+        self.lock.acquire()
+
+        def release():
+            while True:
+                time.sleep(0.3)
+                if self.lock.locked():
+                    self.lock.release()
+
+        threading.Thread(target=release, daemon=True).start()
+
+    def work_lock(self):
+        self.lock.acquire()
+        self.wrong += not self.lock.locked()
+
+    def work_c(self):
+        self.native.busy(1000)
+        self.compute()
+
+    def work_registers(self):
+        self.wrong += self.native.wrong_registers(20)
+        self.compute()
+
+    def work_input(self):
+        self.wrong += input() != "end"
+        self.ended = True
+
+    def begin_signals(self):
+        self.signals = 0
+
+        def count(number, frame):
+            self.signals += 1
+
+        signal.signal(signal.SIGALRM, count)
+        signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+
+    def work_signals(self):
+        self.compute()
+        time.sleep(0.003)
+        before = self.signals
+        deadline = time.monotonic() + 5
+        while self.signals == before and time.monotonic() < deadline:
+            pass
+        self.wrong += self.signals == before
+
+    def work_fork(self):
+        child = os.fork()
+        if child == 0:
+            os._exit(sum(range(2000)) == 1999000)
+        self.wrong += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 1
+
+
+def main():
+    target = Target(sys.argv[1], int(sys.argv[2]))
+    print("ready", flush=True)
+    while not target.ended:
+        target.work()
+    print("done", target.wrong, "wrong", flush=True)
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    main()

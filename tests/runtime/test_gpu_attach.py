@@ -1,0 +1,183 @@
+"""`record --gpu on` of a CPython that was started without the library: it is loaded, what the job does on the fake GPU
+is recorded as if it had been there from the start, and where it cannot be loaded the note says why."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import gpu_library as gpu
+import samples
+import support
+from gpu_recording import JOB, GpuDump, assert_same, start_job, stop, tell
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "faults"))
+
+import attach  # noqa: E402
+import leftovers  # noqa: E402
+
+pytestmark = [pytest.mark.root_bpf, pytest.mark.pythons(last="3.15")]
+
+LOADED = r"libdynprof_cupti.so was loaded into process \d+ by "
+NOT_LOADED = "libdynprof_cupti.so was not loaded into process"
+
+
+def record(dynprof, directory, job, *arguments):
+    return samples.start_recording(
+        dynprof, directory, "--pid", job.pid, "--gpu", "on", "--no-svg", *arguments, hertz=99
+    )
+
+
+def test_recorded_as_if_it_had_been_there(dynprof, spawn, tmp_path, interpreter):
+    job = start_job(spawn, interpreter.path, "--polls", library=False)
+    before = leftovers.Snapshot(job.pid)
+    run = record(dynprof, tmp_path / "out", job)
+    run.wait_for_err(LOADED)
+    run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
+    for line in ("launch 20", "threads 3 15", "graph 4 5", "copy 6", "sync"):
+        tell(job, line)
+    done = stop(run)
+    assert NOT_LOADED not in done.err
+    log = tmp_path / "driver.log"
+    tell(job, f"log {log}")
+    assert_same(GpuDump(tmp_path / "out"), gpu.read_truth(log))
+    # The library and its thread, and nothing else.
+    after = leftovers.Snapshot(job.pid)
+    assert leftovers.changed_code(job.pid) == []
+    kernels = {"[uprobes]", "[uprobes-trampoline]"}  # pages of the kernel's for the probes of any recording
+    assert after.files - before.files - kernels == {str(gpu.LIBRARY)}
+    names = [path.read_text() for path in Path(f"/proc/{job.pid}/task").glob("*/comm")]
+    assert names.count("dynprof-gpu\n") == 1
+    assert after.descriptors == before.descriptors
+    # It is there for the next recording.
+    run = record(dynprof, tmp_path / "again", job)
+    run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
+    tell(job, "launch 5")
+    assert "was loaded" not in stop(run).err
+    assert len(GpuDump(tmp_path / "again").calls) == 5
+    job.send("exit")
+    assert job.wait() == 0, job.text
+
+
+def test_a_main_thread_without_a_safe_point(dynprof, spawn, tmp_path, interpreter):
+    job = start_job(spawn, interpreter.path, library=False)  # it waits in read()
+    run = record(dynprof, tmp_path / "out", job)
+    run.wait_for_err("uses CUDA without libdynprof_cupti.so")
+    tell(job, "launch 20")
+    done = stop(run)
+    assert NOT_LOADED in done.err and "ran no Python code for 5000 ms" in done.err, done
+    assert len(GpuDump(tmp_path / "out").calls) == 20
+    inside = Path(f"/proc/{job.pid}/maps").read_text()
+    assert "libdynprof_cupti" not in inside and "/dev/zero" not in inside
+    assert leftovers.changed_code(job.pid) == []
+
+
+def test_a_file_that_the_target_cannot_read(dynprof, spawn, tmp_path, venv_python):
+    """Its user may not open the library where it lies: it gets a copy, which is removed."""
+    hidden = tmp_path / "hidden"
+    hidden.mkdir(mode=0o700)
+    for name in ("dynprof-bpf", "libdynprof_cupti.so"):
+        shutil.copy2(support.REPO / "build" / name, hidden / name)
+    runner = support.Dynprof(tmp_path, hidden / "dynprof-bpf")
+    job = subprocess.Popen(
+        ["/usr/bin/python3", JOB, gpu.FAKES, "--polls"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "CUDA_INJECTION64_PATH": "none"},
+        preexec_fn=lambda: (os.setgid(65534), os.setuid(65534)),
+    )  # fmt: skip
+    try:
+        if not job.stdout.readline().startswith("ready"):
+            pytest.skip("another user may not read this checkout")
+        run = record(runner, tmp_path / "out", job)
+        run.wait_for_err(LOADED)
+        run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
+        stop(run)
+        assert "libdynprof_cupti.so (deleted)" in Path(f"/proc/{job.pid}/maps").read_text()
+    finally:
+        runner.close()
+        job.kill()
+        job.wait()
+
+
+def assert_refused(dynprof, directory, job, why):
+    run = record(dynprof, directory, job)
+    run.wait_for_err("uses CUDA without libdynprof_cupti.so")
+    done = stop(run)
+    assert NOT_LOADED in done.err and why in done.err, done
+    assert "libdynprof_cupti" not in Path(f"/proc/{job.pid}/maps").read_text()
+    doctor = dynprof.run("doctor", "-p", job.pid)
+    assert "cannot be loaded" in doctor.out and why in doctor.out, doctor
+
+
+def test_remote_debugging_is_off(dynprof, spawn, tmp_path, interpreter):
+    if interpreter.minor < (3, 14):
+        pytest.skip("before 3.14 there is none")
+    job = start_job(
+        spawn, interpreter.path, "--polls", library=False, env={"PYTHON_DISABLE_REMOTE_DEBUG": "1"}
+    )
+    assert_refused(dynprof, tmp_path / "out", job, "remote debugging is off")
+
+
+def test_a_traced_process_is_refused(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python, "--polls", library=False)
+    tracer = subprocess.Popen(
+        ["strace", "-qq", "-e", "trace=none", "-p", str(job.pid)], stderr=subprocess.DEVNULL
+    ) if shutil.which("strace") else pytest.skip("no strace")  # fmt: skip
+    try:
+        deadline = time.monotonic() + 10
+        while "TracerPid:\t0" in Path(f"/proc/{job.pid}/status").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert_refused(dynprof, tmp_path / "out", job, "another program traces process")
+    finally:
+        tracer.terminate()
+        tracer.wait()
+
+
+def test_a_process_with_a_seccomp_filter_is_refused(dynprof, spawn, tmp_path, venv_python):
+    allow_all = (
+        "import ctypes, os, sys; libc = ctypes.CDLL(None);"
+        "code = (ctypes.c_uint64 * 1)(0x7fff000000000006);"
+        "program = (ctypes.c_uint64 * 2)(1, ctypes.addressof(code));"
+        "assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, program) == 0;"
+        "os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    job = spawn(
+        [venv_python, "-c", allow_all, venv_python, JOB, gpu.FAKES, "--polls"],
+        timeout=120, env={"CUDA_INJECTION64_PATH": "none"},
+    )  # fmt: skip
+    assert_refused(dynprof, tmp_path / "out", job, "has a seccomp filter")
+
+
+def test_killed_at_any_moment_of_the_loading(spawn, tmp_path, interpreter):
+    row = attach.run_kills(interpreter, 8, tmp_path)
+    assert row.good, "\n".join([str(row), *row.details()])
+
+
+@pytest.mark.parametrize("kind", ["malloc", "registers", "signals", "fork"])
+def test_loaded_whatever_the_main_thread_does(tmp_path, interpreter, kind):
+    row = attach.run(interpreter, kind, 3, tmp_path)
+    assert row.good, "\n".join([str(row), *row.details()])
+
+
+def test_a_stop_by_the_user(dynprof, spawn, tmp_path, venv_python):
+    """Control-C while the main thread is waited for."""
+    job = start_job(spawn, venv_python, library=False)
+    run = dynprof.start(
+        "record", "--pid", job.pid, "--gpu", "on", "--no-svg", "-o", tmp_path / "out"
+    )
+    timer = threading.Timer(1.5, lambda: run.signal(signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    done = run.wait(timeout=60)
+    timer.join()
+    assert "stopped while the library was being loaded" in done.err, done
+    assert time.monotonic() - began < 5
+    tell(job, "launch 5")
+    assert "/dev/zero" not in Path(f"/proc/{job.pid}/maps").read_text()

@@ -1,0 +1,169 @@
+// The code that adds a pending call, run in this process: it must come back with every register as given.
+#include "user/inject/pending_stub.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "user/target/process.h"
+
+namespace dynprof {
+namespace {
+
+int (*added)(void*);
+void* added_argument;
+int add_result;
+int saved_threads, restored_threads, loads, initialized;
+
+int add(int (*call)(void*), void* argument) {
+  added = call;
+  added_argument = argument;
+  return add_result;
+}
+void* save_thread() {
+  ++saved_threads;
+  return &saved_threads;
+}
+void restore_thread(void* thread) { restored_threads += thread == &saved_threads; }
+int initialize() { return ++initialized; }
+void* load(const char* path, int flags) {
+  ++loads;
+  return std::strcmp(path, "/the/library.so") == 0 && flags == (RTLD_NOW | RTLD_NODELETE) ? &loads
+                                                                                          : nullptr;
+}
+void* find(void*, const char* name) {
+  return std::strcmp(name, "InitializeInjection") == 0 ? reinterpret_cast<void*>(&initialize)
+                                                       : nullptr;
+}
+const char* last_error() { return "no such file"; }
+
+bool is_mapped(std::uint64_t address) {
+  const auto mappings = read_mappings(getpid());
+  return mappings && std::any_of(mappings->begin(), mappings->end(), [&](const Mapping& m) {
+           return m.start <= address && address < m.end;
+         });
+}
+
+class PendingStub : public testing::Test {
+ protected:
+  void SetUp() override {
+    added = nullptr;
+    add_result = saved_threads = restored_threads = loads = initialized = 0;
+    void* free = mmap(nullptr, 2 * kMappingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(free, MAP_FAILED);
+    munmap(free, 2 * kMappingBytes);
+    data_.token = 7;
+    data_.base =
+        (reinterpret_cast<std::uint64_t>(free) + kMappingBytes) / kMappingBytes * kMappingBytes;
+    data_.process = static_cast<std::uint32_t>(getpid());
+    data_.add_pending_call = reinterpret_cast<std::uint64_t>(&add);
+    data_.save_thread = reinterpret_cast<std::uint64_t>(&save_thread);
+    data_.restore_thread = reinterpret_cast<std::uint64_t>(&restore_thread);
+    data_.dlopen = reinterpret_cast<std::uint64_t>(&load);
+    data_.dlsym = reinterpret_cast<std::uint64_t>(&find);
+    data_.dlerror = reinterpret_cast<std::uint64_t>(&last_error);
+    data_.munmap = reinterpret_cast<std::uint64_t>(&munmap);
+    std::strcpy(data_.function, "InitializeInjection");
+    std::strcpy(data_.library, "/the/library.so");
+  }
+  void TearDown() override {
+    if (is_mapped(data_.base)) munmap(reinterpret_cast<void*>(data_.base), kMappingBytes);
+  }
+
+  // Goes through the code as a thread does that is made to; returns when it has come back.
+  void enter() {
+    ucontext_t here;
+    volatile bool returned = false;
+    getcontext(&here);
+    if (returned) return;
+    returned = true;
+    const greg_t* at = here.uc_mcontext.gregs;
+    const auto reg = [&](int number) { return static_cast<std::uint64_t>(at[number]); };
+    data_.saved = {reg(REG_R15), reg(REG_R14), reg(REG_R13), reg(REG_R12), reg(REG_RBP),
+                   reg(REG_RBX), reg(REG_R11), reg(REG_R10), reg(REG_R9),  reg(REG_R8),
+                   reg(REG_RAX), reg(REG_RCX), reg(REG_RDX), reg(REG_RSI), reg(REG_RDI),
+                   reg(REG_RIP), 0x202,        reg(REG_RSP)};
+    const std::vector<std::byte> stub = pending_stub(data_);
+    void* code = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::memcpy(code, stub.data(), stub.size());
+    mprotect(code, 4096, PROT_READ | PROT_EXEC);
+    reinterpret_cast<void (*)()>(code)();
+  }
+
+  PendingData* there() { return reinterpret_cast<PendingData*>(data_.base + kDataOffset); }
+
+  PendingData data_{};
+};
+
+TEST_F(PendingStub, TheCallIsAddedLoadsAndRemovesItsMemory) {
+  enter();
+  ASSERT_NE(added, nullptr);
+  there()->seen = 1;
+  EXPECT_EQ(there()->state, PendingState::kAdded);
+  EXPECT_EQ(there()->token, 7U);
+  EXPECT_EQ(added(added_argument), 0);
+  EXPECT_EQ(saved_threads, 1);
+  EXPECT_EQ(restored_threads, 1);
+  EXPECT_EQ(loads, 1);
+  EXPECT_EQ(initialized, 1);
+  EXPECT_FALSE(is_mapped(data_.base));
+}
+
+TEST_F(PendingStub, ItsMemoryIsRemovedWithoutBeingSeen) {
+  enter();
+  EXPECT_EQ(added(added_argument), 0);
+  EXPECT_EQ(initialized, 1);
+  EXPECT_FALSE(is_mapped(data_.base));
+}
+
+TEST_F(PendingStub, ACancelledCallLoadsNothingAndRemovesItsMemory) {
+  enter();
+  there()->cancel = 1;
+  EXPECT_EQ(added(added_argument), 0);
+  EXPECT_EQ(loads, 0);
+  EXPECT_FALSE(is_mapped(data_.base));
+}
+
+TEST_F(PendingStub, AFailureOfTheLoaderIsTold) {
+  std::strcpy(data_.library, "/another.so");
+  enter();
+  EXPECT_EQ(added(added_argument), 0);
+  EXPECT_EQ(there()->state, PendingState::kFailed);
+  EXPECT_STREQ(there()->error, "no such file");
+  EXPECT_EQ(restored_threads, 1);
+}
+
+TEST_F(PendingStub, AFullListIsTold) {
+  add_result = -1;
+  enter();
+  EXPECT_EQ(there()->state, PendingState::kFull);
+}
+
+TEST_F(PendingStub, AForkedChildLoadsNothing) {
+  data_.process = 1;
+  enter();
+  EXPECT_EQ(added(added_argument), 0);
+  EXPECT_EQ(loads, 0);
+}
+
+TEST_F(PendingStub, WithoutMemoryTheThreadGoesOn) {
+  void* taken = mmap(reinterpret_cast<void*>(data_.base), 4096, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(taken, reinterpret_cast<void*>(data_.base));
+  enter();
+  EXPECT_EQ(added, nullptr);
+  munmap(taken, 4096);
+}
+
+TEST_F(PendingStub, FitsIntoThePaddingOfAPage) {
+  std::memset(data_.library, 'a', sizeof data_.library - 1);
+  EXPECT_LT(pending_stub(data_).size(), 1600U);
+}
+
+}  // namespace
+}  // namespace dynprof

@@ -1,0 +1,32 @@
+// Loads a library into CPython 3.10 to 3.13 by a pending call (Py_AddPendingCall): its main thread is stopped once,
+// in or before a system call, and made to add the call; the interpreter makes it at a safe point.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "symbolizer/base/result.h"
+#include "user/inject/loading.h"
+#include "user/target/python_image.h"
+#include "user/target/python_runtime.h"
+
+namespace dynprof {
+
+// Functions in the process.
+struct PendingFunctions {
+  std::uint64_t add_pending_call = 0, save_thread = 0, restore_thread = 0;  // of the interpreter
+  std::uint64_t dlopen = 0, dlsym = 0, dlerror = 0, munmap = 0;             // of glibc
+  // In these a thread may be stopped to add a call: neither the interpreter's functions that use the list of
+  // pending calls nor signal handlers call them, so the thread does not hold the lock of that list.
+  std::vector<AddressRange> functions;
+  // The code of libraries that have nothing to do with that list either.
+  std::vector<AddressRange> libraries;
+};
+// Where they are, or why this process is not one whose thread may be stopped for this.
+Result<PendingFunctions> find_pending_functions(const PythonRuntime& python);
+
+Result<Loaded> load_by_pending_call(const PythonRuntime& python, const std::string& library,
+                                    const LoadLimits& limits);
+
+}  // namespace dynprof
