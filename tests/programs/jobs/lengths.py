@@ -5,10 +5,9 @@ It also prints in the middle of its forward (a graph break), and a function of i
 
 import sys
 
-import torch
-
 import account
 import encoder
+import torch
 
 LIMIT = 2
 

@@ -7,9 +7,8 @@ import os
 import sys
 import time
 
-import torch
-
 import account
+import torch
 
 BATCHES, EACH_S = 12, 0.25
 

@@ -35,10 +35,9 @@ def parent(folder):
 
 
 def rank_main(folder, rank):
+    import account
     import torch
     import torch.distributed as dist
-
-    import account
 
     torch.manual_seed(0)
     torch.set_num_threads(1)

@@ -9,10 +9,9 @@ import sys
 import threading
 import time
 
-import torch
-
 import account
 import encoder
+import torch
 
 NAMES = ("worker-a", "worker-b", "worker-c")
 SERVING_S = 2

@@ -6,9 +6,8 @@ Its backend works for SECONDS without an end in sight. Prints `compiling` when t
 import sys
 import time
 
-import torch
-
 import account
+import torch
 
 SECONDS = float(sys.argv[2])
 

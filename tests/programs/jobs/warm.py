@@ -3,10 +3,9 @@ warm.py OUT.json"""
 
 import sys
 
-import torch
-
 import account
 import encoder
+import torch
 
 
 def main():
