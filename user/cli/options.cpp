@@ -84,7 +84,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
       ->type_name("SIZE");
   add_trace_size(*verb, raw);
-  verb->add_option("--gpu", raw.gpu, "GPU work: auto (default), on (loads the library into the process), off")
+  verb->add_option("--gpu", raw.gpu,
+                   "GPU work: auto (default), on (loads the library into the process), off")
       ->type_name("MODE");
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--passive", line.record.session.passive,

@@ -127,7 +127,8 @@ long wrong_registers(long milliseconds) {
     struct registers before, after;
     memset(&before, 0, sizeof before);
     memset(&after, 0, sizeof after);
-    for (int i = 0; i < 13; ++i) before.general[i] = 0x1111111111111111u * (unsigned)(i + 1) + round;
+    for (int i = 0; i < 13; ++i)
+      before.general[i] = 0x1111111111111111u * (unsigned)(i + 1) + round;
     for (int i = 0; i < 15; ++i) before.below_stack[i] = 0xabcdef0000000000u + (unsigned)i + round;
     for (int i = 0; i < 64; ++i) before.vector[i] = 0x0123456789abcdefu * (unsigned)(i + 1) + round;
     int64_t expected = 0;
