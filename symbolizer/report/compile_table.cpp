@@ -158,7 +158,9 @@ class Table {
   }
 
   static std::size_t width_of(std::size_t group) {
-    return std::string_view(phase_group_name(static_cast<PhaseGroup>(group)).column).size() + 1;
+    constexpr std::size_t kLeast = 5;  // " 100%"
+    const std::string_view title = phase_group_name(static_cast<PhaseGroup>(group)).column;
+    return std::max(title.size() + 1, kLeast);
   }
 
   void append_titles(std::string& out) const {

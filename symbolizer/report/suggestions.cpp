@@ -112,7 +112,8 @@ bool lock_waits(const Findings& findings, Suggestion& suggestion) {
   suggestion.evidence =
       fmt::format("thread {} waited {:.2f} s for the compile lock", tid, seconds(ns));
   if (std::size_t more = findings.lock_waits.size() - 1; more > 0)
-    suggestion.evidence += fmt::format(", {} more threads {:.2f} s", more, seconds(sum - ns));
+    suggestion.evidence += fmt::format(", {} more {} {:.2f} s", more,
+                                       more == 1 ? "thread" : "threads", seconds(sum - ns));
   return true;
 }
 

@@ -162,7 +162,7 @@ TEST(Suggestions, NameTheDimensionAndTheEvidence) {
   EXPECT_EQ(one[0].cost_ns, 4 * kSecond);
   EXPECT_EQ(suggest(evidence().at("item"))[0].evidence, "2 graph breaks at model.py:12");
   EXPECT_EQ(suggest(evidence().at("compile-lock"))[0].evidence,
-            "thread 101 waited 2.00 s for the compile lock, 1 more threads 1.00 s");
+            "thread 101 waited 2.00 s for the compile lock, 1 more thread 1.00 s");
 }
 
 TEST(Suggestions, AReasonHasOneRuleAndTheMostCostlyComesFirst) {
