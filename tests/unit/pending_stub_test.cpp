@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "user/target/process.h"
 
@@ -73,6 +74,7 @@ class PendingStub : public testing::Test {
   }
   void TearDown() override {
     if (is_mapped(data_.base)) munmap(reinterpret_cast<void*>(data_.base), kMappingBytes);
+    if (code_ != MAP_FAILED) munmap(code_, kCodeBytes);
   }
 
   // Goes through the code as a thread does that is made to; returns when it has come back.
@@ -88,16 +90,20 @@ class PendingStub : public testing::Test {
                    reg(REG_RBX), reg(REG_R11), reg(REG_R10), reg(REG_R9),  reg(REG_R8),
                    reg(REG_RAX), reg(REG_RCX), reg(REG_RDX), reg(REG_RSI), reg(REG_RDI),
                    reg(REG_RIP), 0x202,        reg(REG_RSP)};
-    const std::vector<std::byte> stub = pending_stub(data_);
-    void* code = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    std::memcpy(code, stub.data(), stub.size());
-    mprotect(code, 4096, PROT_READ | PROT_EXEC);
-    reinterpret_cast<void (*)()>(code)();
+    // Not on the stack: this call does not return, so nothing of it would be destroyed.
+    stub_ = pending_stub(data_);
+    code_ = mmap(nullptr, kCodeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::memcpy(code_, stub_.data(), stub_.size());
+    mprotect(code_, kCodeBytes, PROT_READ | PROT_EXEC);
+    reinterpret_cast<void (*)()>(code_)();
   }
 
   PendingData* there() { return reinterpret_cast<PendingData*>(data_.base + kDataOffset); }
 
+  static constexpr std::size_t kCodeBytes = 4096;
   PendingData data_{};
+  std::vector<std::byte> stub_;
+  void* code_ = MAP_FAILED;
 };
 
 TEST_F(PendingStub, TheCallIsAddedLoadsAndRemovesItsMemory) {
