@@ -139,10 +139,10 @@ def test_what_each_compiler_was_for(venv_python, dynprof, tmp_path):
     assert {"cc1plus", "as", "ld"} <= {row["command"].split()[0] for row in by_purpose["kernel"]}
     # Each probe is compiled, then loaded.
     probes = by_purpose["instruction-set probe"]
-    # A long argument is cut, "…/cthddkr6tqpvvx2ke...": the first 16 characters of a hash name a file well enough.
+    # A long argument is cut, "…/cthddkr6tqpvvx2ke...": the first 12 characters of a hash name a file well enough.
     libraries = [row["argv"][2].split('LoadLibrary("')[1] for row in probes if row["argv"][1] == "-c"]
-    loaded = {Path(path).name[:16] for path in libraries}
-    compiled = {Path(row["argv"][1]).name[:16] for row in probes if row["argv"][1].endswith(".cpp")}
+    loaded = {Path(path).name[:12] for path in libraries}
+    compiled = {Path(row["argv"][1]).name[:12] for row in probes if row["argv"][1].endswith(".cpp")}
     assert loaded and loaded >= compiled, (loaded, compiled)
     # Only the first compile pays for what is done once.
     once = [row["one_off_s"] for row in ledger["compiles"]]

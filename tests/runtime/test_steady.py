@@ -79,8 +79,8 @@ def test_every_run_is_counted(slow):
 def test_every_run_has_a_length(slow):
     for name, row in slow.regions.items():
         # The first backward shows where a node has its instance: until that is known an event counts it. In the
-        # first run of 2/0 torch compiles 3/0.
-        untimed = 1 if row["backward"] or name == "2/0" else 0
+        # first run of 2/0 torch compiles 3/0. On a busy machine a second backward was over before that was known.
+        untimed = 2 if row["backward"] else 1 if name == "2/0" else 0
         assert row["calls"] - untimed <= row["timed"] <= row["calls"], name
         assert 0 < row["run_s"] < 0.5, name
         assert row["self_s"] <= row["run_s"], name
