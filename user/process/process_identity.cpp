@@ -8,7 +8,7 @@
 namespace dynprof {
 namespace {
 
-constexpr std::size_t kMaxRank = 16;  // bytes
+constexpr std::size_t kMaxRankDigits = 7;
 
 }  // namespace
 
@@ -29,10 +29,12 @@ void ProcessIdentity::runs(std::string_view comm, std::string_view exe,
   std::replace(command_line_.begin(), command_line_.end(), '\0', ' ');
 }
 
-// What torchrun and others tell each rank of a job.
+// torchrun and others set it for each rank of a job. Nothing but a number is kept of the environment.
 void ProcessIdentity::write_rank(RecordingWriter& writer) {
   const std::string rank = read_environment(pid_, "RANK");
-  if (rank.empty() || rank.size() > kMaxRank) return;
+  if (rank.empty() || rank.size() > kMaxRankDigits ||
+      rank.find_first_not_of("0123456789") != std::string::npos)
+    return;
   writer.fact({.pid = pid_,
                .time_ns = monotonic_ns(),
                .kind = writer.string("rank"),

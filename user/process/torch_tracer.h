@@ -62,7 +62,8 @@ class TorchTracer {
   void finish(RecordingWriter& writer);
   // The process has ended, or runs another program now: writes what was read of the memory that is gone.
   void image_ended(RecordingWriter& writer);
-  // The same, at that moment: its runs of compiled code were counted until then.
+  // Writes its runs of compiled code, which were counted until then. Of every process that has ended or runs another
+  // program: also of those whose image_ended() is not called, since finish() comes at the end of the recording.
   void runs_ended(std::uint64_t time_ns, RecordingWriter& writer);
 
   // Sources of compiles that this torch does not have: see torch_lacks.h.
