@@ -11,8 +11,11 @@ visible. A profiler attaches before its window and leaves after it: the CPU that
 it.
 
 A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
-"busy N" is a program that touches nothing of the target and uses N % of a CPU: CPUs that share a core or caches slow
-each other, and a profiler has to use some CPU. The other columns: how often the target's main thread slept in a
+Three more ways each do one thing that a profiler does. "busy N" touches nothing of the target and uses N % of a CPU:
+CPUs that share a core slow each other. "stream N" does so by going through 64 MB of its own: CPUs share caches. "reads N"
+reads N pages of the target's memory a second, each by a system call. The other columns: how much larger
+the kernel's share of the target's CPU time was, in percentage points (what runs on the target's thread on our behalf is there;
+what caches cost is not); how often the target's main thread slept in a
 window (a profiler that reads its memory takes the lock of its memory map) and how often it was preempted, more than
 with nothing attached; and the CPU the way itself used, in % of the window.
 """
@@ -44,6 +47,37 @@ while True:
     while time.perf_counter() < end: pass
     time.sleep(0.01 * (1 - share))
 """
+STREAM = """
+import sys, time
+share, data = float(sys.argv[1]) / 100, bytearray(64 << 20)
+piece, at = 1 << 18, 0
+while True:
+    end = time.perf_counter() + 0.01 * share
+    while time.perf_counter() < end:
+        data.count(1, at, at + piece)
+        at = (at + piece) % len(data)
+    time.sleep(0.01 * (1 - share))
+"""
+READS = """
+import ctypes, random, sys, time
+pid, rate = int(sys.argv[1]), int(sys.argv[2])
+class Range(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+read = ctypes.CDLL(None).process_vm_readv
+page = ctypes.create_string_buffer(4096)
+local = Range(ctypes.addressof(page), 4096)
+pages = []
+for line in open(f"/proc/{pid}/maps"):
+    words = line.split()
+    if words[1].startswith("rw") and len(words) == 5:
+        low, high = (int(word, 16) for word in words[0].split("-"))
+        pages += range(low, min(high, low + (64 << 20)), 4096)
+while True:
+    for at in random.sample(pages, min(len(pages), rate // 100)):
+        remote = Range(at, 4096)
+        read(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+    time.sleep(0.01)
+"""
 
 
 def attach(way, pid, folder, before, settle_s):
@@ -51,8 +85,10 @@ def attach(way, pid, folder, before, settle_s):
     kind, *options = way.split()
     if kind == "nothing":
         return None
-    if kind == "busy":
-        return support.Running([sys.executable, "-c", BUSY, *options], folder)
+    if kind == "reads":
+        return support.Running([sys.executable, "-c", READS, pid, *options], folder)
+    if kind in ("busy", "stream"):
+        return support.Running([sys.executable, "-c", BUSY if kind == "busy" else STREAM, *options], folder)
     if kind == "perf":
         run = support.Running(
             ["perf", "record", "-g", "-e", "cpu-clock", *options, "-o", folder / "perf.data", "-p", pid], folder
@@ -67,7 +103,8 @@ def attach(way, pid, folder, before, settle_s):
 
 
 class Window(NamedTuple):
-    cpu_s: float
+    cpu_s: float  # of the quickest compile
+    kernel_share: float  # of all of the window's CPU time
     slept: int
     preempted: int
 
@@ -88,7 +125,8 @@ class Target:
         self.windows += 1
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
         slept, preempted = (after - then for then, after in zip(before, self.switches(), strict=True))
-        return Window(min(float(word) for word in told[2].split()), slept, preempted)
+        each = [float(word) for word in told[2].split()]
+        return Window(min(each), float(told[1]) / sum(each), slept, preempted)
 
     def switches(self):
         """Of the main thread: voluntary and other ones."""
@@ -145,6 +183,7 @@ def main():
     target = Target(options.backend, options.depth, work)
     more = {way: [] for way in ways}
     own = {way: [] for way in ways}
+    kernel = {way: [] for way in ways}
     slept = {way: [] for way in ways}
     preempted = {way: [] for way in ways}
     bare = []
@@ -160,6 +199,7 @@ def main():
                     after = target.window()
                     more[way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
                     own[way].append(used)
+                    kernel[way].append((during.kernel_share - (last.kernel_share + after.kernel_share) / 2) * 100)
                     slept[way].append(during.slept - (last.slept + after.slept) / 2)
                     preempted[way].append(during.preempted - (last.preempted + after.preempted) / 2)
                     bare.append(after.cpu_s)
@@ -171,11 +211,11 @@ def main():
     one = "compile" if options.work == "compile" else "window of 100 steps"
     print(f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
           f"{options.rounds} rounds")
-    print(f"  {'':<40} {'more CPU':>8}    {'95 % confidence':<20} {'slept':>6} {'preempted':>9} {'own CPU':>8}")
+    print(f"  {'':<40} {'more CPU':>8}    {'95 % confidence':<20} {'in kernel':>9} {'slept':>6} {'preempted':>9} {'own CPU':>8}")
     for way in ways:
         low, high = interval(more[way])
         print(f"  {way:<40} {statistics.median(more[way]):+6.2f} %  {f'({low:+.2f} ... {high:+.2f})':<20} "
-              f"{statistics.median(slept[way]):6.0f} {statistics.median(preempted[way]):9.0f} "
+              f"{statistics.median(kernel[way]):+7.2f} % {statistics.median(slept[way]):6.0f} {statistics.median(preempted[way]):9.0f} "
               f"{statistics.median(own[way]):6.1f} %", flush=True)
 
 

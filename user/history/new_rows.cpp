@@ -41,7 +41,8 @@ NewRows::NewRows(NewRows&&) noexcept = default;
 NewRows& NewRows::operator=(NewRows&&) noexcept = default;
 NewRows::~NewRows() = default;
 
-std::vector<HistoryRow> NewRows::read(RemoteObjects& objects, const PythonRuntime& runtime) {
+std::vector<HistoryRow> NewRows::read(RemoteObjects& objects, const PythonRuntime& runtime,
+                                      std::size_t ended) {
   if (!view_ || view_->memory.exhausted() || ++view_->looks > kLooksOfView)
     view_ = std::make_unique<View>(objects, runtime);
   RemoteObjects& bounded = view_->bounded;
@@ -53,7 +54,8 @@ std::vector<HistoryRow> NewRows::read(RemoteObjects& objects, const PythonRuntim
   }
   if (!items || items->empty() || items->back() == newest_) return {};
   auto known = std::find(items->rbegin(), items->rend(), newest_);
-  std::ptrdiff_t count = newest_ == 0 ? 1 : known - items->rbegin();
+  std::ptrdiff_t count = known - items->rbegin();
+  if (newest_ == 0) count = std::min(count, static_cast<std::ptrdiff_t>(ended));
   auto first = items->end() - std::min<std::ptrdiff_t>(count, kRowsAtMost);
   std::vector<HistoryRow> rows;
   std::set<std::string> unread_fields;

@@ -14,17 +14,18 @@ namespace dynprof {
 
 class NewRows {
  public:
-  static constexpr std::size_t kRowsAtMost = 4;  // the newest, at each look
+  static constexpr std::size_t kRowsAtMost = 8;  // the newest, at each look
 
   NewRows();
   NewRows(NewRows&&) noexcept;
   NewRows& operator=(NewRows&&) noexcept;
   ~NewRows();
 
-  // Those added since the last call; by the first call only the newest. Rows of autotuning and CUDA graphs
+  // Those added since the last call; by the first call the `ended` newest, as many as compiles ended. Rows of autotuning and CUDA graphs
   // after a compile are left out. Nothing when torch's rows cannot be read. The memory of `objects` has to outlive
   // this: it is always the same process's.
-  std::vector<HistoryRow> read(RemoteObjects& objects, const PythonRuntime& runtime);
+  std::vector<HistoryRow> read(RemoteObjects& objects, const PythonRuntime& runtime,
+                               std::size_t ended);
 
  private:
   struct View;

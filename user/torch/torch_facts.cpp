@@ -23,9 +23,10 @@ constexpr std::uint64_t kSecondNs = 1'000'000'000;
 // of it (torch 2.6's graph breaks, for one) is known only if it was read before; each compile is noted at its end.
 constexpr std::uint64_t kHistoryNs = kSecondNs;
 constexpr std::uint64_t kHistoryTimesAsLong = 300;
-// torch 2.6 to 2.15 notes a compile some 2 ms after the end of its outermost phase; a slow machine takes longer.
-constexpr std::uint64_t kUntilNotedNs[] = {2'000'000, 1'000'000,  2'000'000,
-                                           5'000'000, 10'000'000, 30'000'000};
+// torch 2.6 to 2.15 notes a compile some 2 ms after the end of its outermost phase. It takes longer where the target
+// waits for a CPU.
+constexpr std::uint64_t kUntilNotedNs[] = {2'000'000,  1'000'000,  2'000'000,   5'000'000,
+                                           10'000'000, 30'000'000, 100'000'000, 300'000'000};
 constexpr std::size_t kNotesKept = 64;  // as many as torch keeps
 // Looks begin between two compiles, or among them when these go on and on; the whole look when nothing has
 // compiled for a while.
@@ -65,16 +66,21 @@ void TorchFacts::compile_ended(std::uint64_t now_ns) {
   // A look while the first compile was open could not see what it made: it does not delay the next one.
   if (!std::exchange(any_ended_, true)) next_look_ns_ = now_ns;
   note_tries_ = 0;
+  ++ended_without_note_;
   note_due_ns_ = now_ns + kUntilNotedNs[0];
 }
 
 void TorchFacts::read_note(RemoteObjects& objects, const PythonRuntime& python,
                            std::uint64_t now_ns) {
   if (now_ns < note_due_ns_) return;
-  std::vector<HistoryRow> rows = new_rows_.read(objects, python);
-  note_due_ns_ = UINT64_MAX;
-  if (rows.empty() && ++note_tries_ < static_cast<int>(std::size(kUntilNotedNs)))
+  std::vector<HistoryRow> rows = new_rows_.read(objects, python, ended_without_note_);
+  ended_without_note_ -= std::min(ended_without_note_, rows.size());
+  if (ended_without_note_ > 0 && ++note_tries_ < static_cast<int>(std::size(kUntilNotedNs))) {
     note_due_ns_ = monotonic_ns() + kUntilNotedNs[note_tries_];
+  } else {  // some compiles get no note: the next ones are not looked for longer because of them
+    ended_without_note_ = 0;
+    note_due_ns_ = UINT64_MAX;
+  }
   for (HistoryRow& row : rows) notes_.push_back(std::move(row));
   while (notes_.size() > kNotesKept) notes_.pop_front();
 }

@@ -76,6 +76,7 @@ class TorchFacts {
   std::deque<HistoryRow> notes_;  // that history_ does not have yet
   std::uint64_t note_due_ns_ = UINT64_MAX;
   int note_tries_ = 0;
+  std::size_t ended_without_note_ = 0;  // compiles that ended since the last note was read
   GeneratedCode generated_;
   Look generated_until_now_ = Look::kNone;  // the most that was looked for since the last compile
   std::uint64_t next_look_ns_ = 0;
