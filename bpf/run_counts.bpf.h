@@ -73,9 +73,21 @@ static __always_inline bool set_first(struct dp_run_rate* rate, __u32 flag) {
   return !(rate->flags & flag) && !(__sync_fetch_and_or(&rate->flags, flag) & flag);
 }
 
+/* The same index, below a power of two in a way that no compiler rearranges: Linux 6.1 and 6.12 do not follow a check
+ * of a copy of it. */
+static __always_inline __u32 bounded(__u32 index, __u32 power_of_two) {
+  asm volatile("" : "+r"(index));
+  return index & (power_of_two - 1);
+}
+
 /* Null: the table is full. */
 static __always_inline struct dp_region_count* region_at(__u32 index) {
-  return index < DP_MAX_REGIONS ? &region_counts[index] : 0;
+  return index < DP_MAX_REGIONS ? &region_counts[bounded(index, DP_MAX_REGIONS)] : 0;
+}
+
+/* The innermost run of a thread that has `depth` of them, at least one. */
+static __always_inline struct open_run* innermost(struct thread_runs* thread, __u32 depth) {
+  return &thread->runs[bounded(depth - 1, DP_OPEN_RUNS)];
 }
 
 static __always_inline __u32 find_region(const struct dp_region_key* key) {
@@ -144,11 +156,11 @@ static __always_inline void count_run(const struct run_probe* probe,
   /* Stacks grow down: runs with a lower stack pointer were left by an exception. */
   __u32 depth = thread->depth;
   for (__u32 i = 0; i < DP_OPEN_RUNS; i++) {
-    if (depth == 0 || depth > DP_OPEN_RUNS || thread->runs[depth - 1].sp > probe->sp) break;
+    if (depth == 0 || depth > DP_OPEN_RUNS || innermost(thread, depth)->sp > probe->sp) break;
     depth--;
   }
   if (depth < DP_OPEN_RUNS) {
-    struct open_run* run = &thread->runs[depth];
+    struct open_run* run = innermost(thread, depth + 1);
     run->sp = probe->sp;
     run->node = node;
     run->begin_ns = probe->now_ns;
@@ -166,12 +178,12 @@ static __always_inline void count_end(const struct run_probe* probe, __u64 node,
   __u32 depth = thread->depth;
   for (__u32 i = 0; i < DP_OPEN_RUNS; i++) {
     if (depth == 0 || depth > DP_OPEN_RUNS) return;
-    const struct open_run* run = &thread->runs[depth - 1];
+    const struct open_run* run = innermost(thread, depth);
     if (run->sp > probe->sp && (any ? run->node != 0 : run->node == node)) break;
     depth--;
   }
   if (depth == 0 || depth > DP_OPEN_RUNS) return;
-  const struct open_run* run = &thread->runs[depth - 1];
+  const struct open_run* run = innermost(thread, depth);
   struct dp_region_count* region = region_at(run->region);
   thread->depth = depth - 1;
   if (!region || probe->now_ns < run->begin_ns) return;
@@ -179,7 +191,7 @@ static __always_inline void count_end(const struct run_probe* probe, __u64 node,
   __sync_fetch_and_add(&region->timed, 1);
   __sync_fetch_and_add(&region->time_ns, length);
   __sync_fetch_and_add(&region->nested_ns, run->nested_ns);
-  if (depth >= 2) thread->runs[depth - 2].nested_ns += length;
+  if (depth >= 2) innermost(thread, depth - 1)->nested_ns += length;
 }
 
 /* torch compiles on this thread: the runs it is in have no length. */

@@ -165,7 +165,7 @@ static __always_inline bool hit(struct run_probe* probe, struct dp_probe_event* 
   __u64 slot = bpf_get_attach_cookie(ctx);
   if (slot >= DP_CLOCK_SLOTS) return false;
   probe->slot = (__u32)slot;
-  probe->rate = &run_rates[slot];
+  probe->rate = &run_rates[bounded(slot, DP_CLOCK_SLOTS)];
   if (probe->rate->flags & DP_RUNS_NOT_COUNTED) return false;
   probe->now_ns = bpf_ktime_get_ns();
   __u64 pid_tgid = current_ids();

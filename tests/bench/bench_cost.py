@@ -12,12 +12,13 @@ it.
 
 A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
 Three more ways each do one thing that a profiler does. "busy N" touches nothing of the target and uses N % of a CPU:
-CPUs that share a core slow each other. "stream N" does so by going through 64 MB of its own: CPUs share caches. "reads N"
-reads N pages of the target's memory a second, each by a system call. The other columns: how much larger
-the kernel's share of the target's CPU time was, in percentage points (what runs on the target's thread on our behalf is there;
-what caches cost is not); how often the target's main thread slept in a
-window (a profiler that reads its memory takes the lock of its memory map) and how often it was preempted, more than
-with nothing attached; and the CPU the way itself used, in % of the window.
+CPUs that share a core slow each other. "stream N" does so by going through 64 MB of its own: CPUs share caches.
+"reads N" reads N pages of the target's memory a second, each by a system call.
+
+The other columns: how much larger the kernel's share of the target's CPU time was, in percentage points (what runs on
+the target's thread for us is in it; what caches cost is not); how often the target's main thread slept in a window (a
+profiler that reads its memory takes the lock of its memory map) and how often it was preempted, more than with nothing
+attached; and the CPU the way itself used, in % of the window.
 """
 
 import argparse
@@ -211,12 +212,13 @@ def main():
     one = "compile" if options.work == "compile" else "window of 100 steps"
     print(f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
           f"{options.rounds} rounds")
-    print(f"  {'':<40} {'more CPU':>8}    {'95 % confidence':<20} {'in kernel':>9} {'slept':>6} {'preempted':>9} {'own CPU':>8}")
+    columns = f"{'in kernel':>9} {'slept':>6} {'preempted':>9} {'own CPU':>8}"
+    print(f"  {'':<40} {'more CPU':>8}    {'95 % confidence':<20} {columns}")
     for way in ways:
         low, high = interval(more[way])
-        print(f"  {way:<40} {statistics.median(more[way]):+6.2f} %  {f'({low:+.2f} ... {high:+.2f})':<20} "
-              f"{statistics.median(kernel[way]):+7.2f} % {statistics.median(slept[way]):6.0f} {statistics.median(preempted[way]):9.0f} "
-              f"{statistics.median(own[way]):6.1f} %", flush=True)
+        told = [statistics.median(column[way]) for column in (more, kernel, slept, preempted, own)]
+        print(f"  {way:<40} {told[0]:+6.2f} %  {f'({low:+.2f} ... {high:+.2f})':<20} "
+              f"{told[1]:+7.2f} % {told[2]:6.0f} {told[3]:9.0f} {told[4]:6.1f} %", flush=True)
 
 
 main()

@@ -181,7 +181,8 @@ def load():
         (int(found.group(2)), found.group(1))
         for found in re.finditer(r"^(\S+) +(\d+) verified", done.stdout, re.M)
     ]
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    refused = [line for line in done.stdout.splitlines() if line.endswith("FAILED")]
+    assert done.returncode == 0, "\n".join((*refused, done.stdout[-6000:], done.stderr[-3000:]))
     return f"{done.stdout.strip().splitlines()[-1]}; the largest: {max(counts)[1]}, {max(counts)[0]} instructions"
 
 

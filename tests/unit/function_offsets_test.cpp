@@ -248,18 +248,5 @@ TEST(FunctionOffsets, DamagedFilesAreReadWithoutHarm) {
   }
 }
 
-TEST(FunctionOffsets, AProbeIsSetBehindATestInFrontOfAJump) {
-  const auto at = [](std::string_view code) {
-    const UniqueFd file = in_memory("...." + std::string(code));
-    return probe_offset(file.get(), {.offset = 4, .size = code.size()});
-  };
-  EXPECT_EQ(at("\x48\x85\xff\x74\x1b"), 7u);  // test %rdi,%rdi; je
-  EXPECT_EQ(at("\x48\x85\xff\x75\x1b"), 7u);
-  EXPECT_EQ(at("\x48\x85\xff\x41\x57"), 4u);  // test %rdi,%rdi; push %r15
-  EXPECT_EQ(at("\x48\x85\xf6\x74\x1b"), 4u);  // test %rsi,%rsi; je
-  EXPECT_EQ(at("\x41\x57\x41\x56"), 4u);
-  EXPECT_EQ(at("\x48\x85\xff"), 4u) << "the file ends";
-}
-
 }  // namespace
 }  // namespace dynprof

@@ -46,9 +46,7 @@ Result<void> check_process(pid_t pid) {
   if (!status_is(pid, "Seccomp", "0"))
     return error(
         fmt::format("process {} has a seccomp filter, which may end it at a system call", pid));
-  if (const auto features = read_status_field(pid, "x86_Thread_features");
-      features && features->find("shstk") != std::string::npos)
-    return error(fmt::format("process {} has a shadow stack (CET)", pid));
+  if (has_shadow_stack(pid)) return error(fmt::format("process {} has a shadow stack (CET)", pid));
   const auto ids = namespace_ids(pid, pid);
   if (ids.empty()) return error(fmt::format("/proc/{}/status is not as expected", pid));
   return check_saved_state();

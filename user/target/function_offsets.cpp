@@ -1,10 +1,6 @@
 #include "user/target/function_offsets.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 
 #include "user/target/symbol_search.h"
 
@@ -24,17 +20,6 @@ Result<std::vector<std::optional<FunctionPlace>>> find_functions(
       places[i] = FunctionPlace{*offset, symbols[i]->size};
   }
   return places;
-}
-
-std::uint64_t probe_offset(int fd, const FunctionPlace& place) {
-  constexpr std::array<unsigned char, 3> kTestRdi = {0x48, 0x85, 0xff};
-  std::array<unsigned char, 4> code{};
-  const bool read = ::pread(fd, code.data(), code.size(), static_cast<off_t>(place.offset)) ==
-                    static_cast<ssize_t>(code.size());
-  const bool jumps = code[3] == 0x74 || code[3] == 0x75;  // je, jne
-  return read && jumps && std::equal(kTestRdi.begin(), kTestRdi.end(), code.begin())
-             ? place.offset + kTestRdi.size()
-             : place.offset;
 }
 
 std::string path_of_open_file(int fd) { return fmt::format("/proc/self/fd/{}", fd); }

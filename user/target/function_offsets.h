@@ -24,11 +24,6 @@ struct FunctionPlace {
 Result<std::vector<std::optional<FunctionPlace>>> find_functions(
     int fd, std::span<const std::string_view> names);
 
-// Where in the file to set a probe on the begin of the function. The kernel emulates a conditional jump, but has the
-// CPU execute a `test` apart, which costs a second trap: of a function that begins with these two it is the jump.
-// Nothing that a probe reads differs there.
-std::uint64_t probe_offset(int fd, const FunctionPlace& place);
-
 // The path by which the kernel finds the very file that is open here, whatever its own path leads to.
 std::string path_of_open_file(int fd);
 

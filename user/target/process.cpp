@@ -190,6 +190,11 @@ Result<std::string> read_status_field(pid_t pid, std::string_view name) {
   return status.substr(begin, status.find('\n', begin) - begin);
 }
 
+bool has_shadow_stack(pid_t pid) {
+  const auto features = read_status_field(pid, "x86_Thread_features");
+  return features && features->find("shstk") != std::string::npos;
+}
+
 Result<uid_t> process_uid(pid_t pid) {
   ASSIGN_OR_RETURN(std::string field, read_status_field(pid, "Uid"));
   std::string_view text = field;

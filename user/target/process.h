@@ -40,6 +40,8 @@ std::string read_exe(pid_t pid);       // "" when not readable, " (deleted)" rem
 Result<uid_t> process_uid(pid_t pid);  // the real uid
 // What /proc/PID/status says after "NAME:", blanks included.
 Result<std::string> read_status_field(pid_t pid, std::string_view name);
+// Its main thread has a shadow stack (CET; x86-64, Linux 6.6 and later).
+bool has_shadow_stack(pid_t pid);
 
 // Whether a is the thread group leader: `--pid` wants a process, not a thread of one.
 Result<pid_t> thread_group_of(pid_t pid);

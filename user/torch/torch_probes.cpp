@@ -10,6 +10,7 @@
 
 #include "user/target/clock_function.h"
 #include "user/target/function_offsets.h"
+#include "user/target/probe_offset.h"
 
 namespace dynprof {
 namespace {
@@ -56,8 +57,10 @@ void TorchProbes::attach_clock(KernelSide& kernel, RemoteObjects& objects,
   auto attach = [&]() -> Result<Link> {
     ASSIGN_OR_RETURN(const ClockFunction clock, find_clock_function(objects, runtime));
     ASSIGN_OR_RETURN(const UniqueFd file, open_mapped_file(runtime.pid, clock.mapping));
+    const std::uint64_t offset = probe_offset(file.get(), clock.offset, ProbeReads::kNothing,
+                                              !has_shadow_stack(runtime.pid));
     return kernel.attach_probe(Probe::kClockRead, runtime.pid, path_of_open_file(file.get()),
-                               clock.offset, "time.time_ns", kernel.new_clock_slot());
+                               offset, "time.time_ns", kernel.new_clock_slot());
   };
   if (auto link = attach())
     clock_.push_back(*std::move(link));
@@ -82,11 +85,14 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
   if (!places) return fail(error(fmt::format("{} {}", kLibrary, places.error().what)), kRegions);
   const std::string path = path_of_open_file(file->get());
   const std::uint32_t slot = kernel.new_run_slot();
+  const bool shadow_stack = has_shadow_stack(pid);
   auto probe = [&](Probe which, std::size_t function) -> Result<void> {
     const auto& place = (*places)[function];
     if (!place) return error(fmt::format("{} has no function {}", kLibrary, kFunctions[function]));
     ASSIGN_OR_RETURN(Link link,
-                     kernel.attach_probe(which, pid, path, probe_offset(file->get(), *place),
+                     kernel.attach_probe(which, pid, path,
+                                         probe_offset(file->get(), place->offset,
+                                                      ProbeReads::kArguments, !shadow_stack),
                                          kFunctions[function], slot));
     runs_.push_back(std::move(link));
     return {};
