@@ -22,10 +22,11 @@ demo: setup  ## train a small model, attach to it by pid, print the report
 	$(Q)scripts/demo.sh $(PROGRAM) $(VENV)
 
 check: setup test-interpreters  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
-	$(Q)scripts/setup.sh packages scripts/packages-tests.txt || echo "note: the tests that need them are skipped"
+	$(Q)for list in tests kernels; do scripts/setup.sh packages scripts/packages-$$list.txt || \
+	  echo "note: the tests that need them are skipped"; done
 	$(Q)$(MAKE) --no-print-directory all test-binaries
 	$(Q)$(MAKE) --no-print-directory SAN=1 unit fuzz-replays
-	$(Q)scripts/check.py --beside reading,unit-san,fuzz,tidy style unit load runtime
+	$(Q)scripts/check.py --beside older-kernels,reading,unit-san,fuzz,tidy style unit load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
 
 # CPythons newer than those of Debian 12, where they are available.

@@ -256,6 +256,14 @@ def step_load():
     return tool("bpf-load", [binary, "tests/bpf/budget.txt"])
 
 
+def step_older_kernels():
+    """Emulated: the verifiers of Debian's stable kernels refuse programs that a newer one accepts."""
+    missing = [name for name in ("qemu-system-x86_64", "busybox", "cpio") if not shutil.which(name)]
+    if missing:
+        return Count(skipped=1, skips=[("older-kernels", f"{missing[0]} is not installed")])
+    return tool("older-kernels", [sys.executable, "tests/kernels/run.py", "--only", "6.1", "6.12", "--steps", "0"])
+
+
 def pytest(name, *arguments):
     report = RESULTS / f"{name}.xml"
     chosen = os.environ.get("PYTEST", "").split()
@@ -281,6 +289,7 @@ STEPS = {
     "unit-san": step_unit_san,
     "fuzz": step_fuzz,
     "load": step_load,
+    "older-kernels": step_older_kernels,
     "reading": step_reading,
     "runtime": step_runtime,
 }

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -122,11 +123,10 @@ def put(root, source, at):
     return target
 
 
-def make_root():
+def make_root(folder):
     """The guest's files: our programs, CPython 3.11, the look-alike torch, and what they need."""
-    root = CACHE / "root"
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(parents=True)
+    root = folder / "root"
+    root.mkdir()
     programs = [
         put(root, "/bin/busybox", "/bin/busybox"),
         put(root, BUILD / "dynprof-bpf", "/usr/bin/dynprof-bpf"),
@@ -145,7 +145,7 @@ def make_root():
     for library in libraries_of([*programs, *extensions]):
         if not library.startswith(str(root)):
             put(root, library, library)
-    image = CACHE / "root.cpio"
+    image = folder / "root.cpio"
     with open(image, "wb") as out:
         subprocess.run("find . | cpio -o -H newc --quiet", shell=True, cwd=root, stdout=out, check=True)
     return image
@@ -196,18 +196,19 @@ def main():
     )
     options = parser.parse_args()
     CACHE.mkdir(parents=True, exist_ok=True)
-    root = make_root()
     results, skipped = [], 0
-    for series in options.only:
-        suite, steps = KERNELS[series]
-        print(f"== {series} ({suite})", flush=True)
-        try:
-            image = kernel(series, suite)
-        except LookupError as problem:
-            print(f"  skipped: {problem}", flush=True)
-            skipped += 1
-            continue
-        results += boot(series, image, root, steps, options)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        root = make_root(Path(folder))
+        for series in options.only:
+            suite, steps = KERNELS[series]
+            print(f"== {series} ({suite})", flush=True)
+            try:
+                image = kernel(series, suite)
+            except LookupError as problem:
+                print(f"skipped: Linux {series}: {problem}", flush=True)
+                skipped += 1
+                continue
+            results += boot(series, image, root, steps, options)
     passed = sum(one["passed"] for one in results)
     print(f"{passed} passed, {len(results) - passed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 0 if passed and passed == len(results) else 1
