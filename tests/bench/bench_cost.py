@@ -212,13 +212,15 @@ def main():
     one = "compile" if options.work == "compile" else "window of 100 steps"
     print(f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
           f"{options.rounds} rounds")
-    columns = f"{'in kernel':>9} {'slept':>6} {'preempted':>9} {'own CPU':>8}"
-    print(f"  {'':<40} {'more CPU':>8}    {'95 % confidence':<20} {columns}")
+    columns = f"{'slept':>6} {'preempted':>9} {'own CPU':>8}"
+    print(f"  {'':<24} {'more CPU, 95 % confidence':<28} {'in kernel, points':<28} {columns}")
     for way in ways:
-        low, high = interval(more[way])
-        told = [statistics.median(column[way]) for column in (more, kernel, slept, preempted, own)]
-        print(f"  {way:<40} {told[0]:+6.2f} %  {f'({low:+.2f} ... {high:+.2f})':<20} "
-              f"{told[1]:+7.2f} % {told[2]:6.0f} {told[3]:9.0f} {told[4]:6.1f} %", flush=True)
+        shares = []
+        for column in (more, kernel):
+            low, high = interval(column[way])
+            shares.append(f"{statistics.median(column[way]):+.2f} ({low:+.2f} ... {high:+.2f})")
+        told = [statistics.median(column[way]) for column in (slept, preempted, own)]
+        print(f"  {way:<24} {shares[0]:<28} {shares[1]:<28} {told[0]:6.0f} {told[1]:9.0f} {told[2]:6.1f} %", flush=True)
 
 
 main()
