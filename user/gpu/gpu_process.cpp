@@ -13,6 +13,7 @@
 
 #include "user/gpu/usdt_notes.h"
 #include "user/target/function_offsets.h"
+#include "user/target/probe_offset.h"
 
 namespace dynprof {
 namespace {
@@ -87,6 +88,11 @@ constexpr Function kRuntime[] = {
 struct CallPlaces {
   UniqueFd file;
   std::vector<std::optional<FunctionPlace>> found;
+  bool calls_emulated = false;
+
+  std::uint64_t probe_at(std::size_t function) const {
+    return probe_offset(file.get(), found[function]->offset, ProbeReads::kArguments, calls_emulated);
+  }
 
   static Result<CallPlaces> find(pid_t pid, const Mapping& mapping,
                                  std::span<const Function> functions) {
@@ -97,6 +103,7 @@ struct CallPlaces {
     auto found = find_functions(places.file.get(), names);
     if (!found) return error(fmt::format("{} {}", mapping.path, found.error().what));
     places.found = *std::move(found);
+    places.calls_emulated = !has_shadow_stack(pid);
     return places;
   }
 };
@@ -193,8 +200,8 @@ Result<void> GpuProcess::attach_calls(const Mapping& mapping, bool driver, GpuKe
     if (!places.found[i]) continue;
     const std::uint64_t cookie =
         DYNPROF_GPU_CALL(domain, functions[i].cbid) | DP_GPU_COOKIE_ARGUMENT(functions[i].stub);
-    auto link = kernel.attach_call(pid_, path_of_open_file(places.file.get()),
-                                   places.found[i]->offset, cookie, false);
+    auto link = kernel.attach_call(pid_, path_of_open_file(places.file.get()), places.probe_at(i),
+                                   cookie, false);
     if (link) {
       links_.push_back(std::move(*link));
     } else if (first) {
@@ -217,7 +224,7 @@ void GpuProcess::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
     if (kRuntime[i].stub == 0 || !places->found[i]) continue;
     const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(kRuntime[i].stub);
     if (auto link = kernel.attach_call(pid_, path_of_open_file(places->file.get()),
-                                       places->found[i]->offset, cookie, true);
+                                       places->probe_at(i), cookie, true);
         link)
       links_.push_back(std::move(*link));
   }
