@@ -13,6 +13,7 @@
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/at_end_json.h"
 #include "symbolizer/export/children_json.h"
 #include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_json.h"
@@ -373,8 +374,10 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   }
   Json compiles = Json::array();
   const ProcessTree& tree = analysis.processes();
+  const std::vector<StillOpen> open = still_open(analysis);
   for (CompileIndex i : wanted) {
     Json row = Row(analysis, i).json();
+    row["at_end"] = at_end_json(open, i);
     add_children(row, analysis, i);
     compiles.push_back(std::move(row));
   }

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.root_bpf
 JOBS = support.REPO / "tests" / "programs" / "jobs"
 STUCK_S = 12
 TITLES = {
-    *("Compiling", "Spent on", "One-off", "Waiting", "Longest", "Ranks", "Recompiled", "Failed"),
+    *("Still open", "Compiling", "Spent on", "One-off", "Waiting", "Longest", "Ranks", "Recompiled", "Failed"),
     *("Graph breaks", "Caches", "Interference", "Suggestion"),
 }
 
@@ -327,6 +327,25 @@ def test_its_age_while_it_runs(jobs):
     assert thread["compile"]["trace_id"] == "0/0"
     # A second before the recording began, two in it, and what attaching took.
     assert 3 <= thread["compile"]["seconds"] <= STUCK_S + 1
+
+
+def test_its_age_and_place_are_the_first_line(jobs):
+    job = jobs("stuck")
+    first = job.report.splitlines()[1]
+    assert first.startswith("  Still open "), job.report
+    [text] = job.summary()["Still open"]
+    assert re.match(r"0/0 answer stuck\.py:\d+ for [\d.]+ s \(began before the recording\)", text), text
+    [row] = job.rows
+    end = row["at_end"]
+    assert not end["age_is_least"] and not end["process_ended"]
+    # The recording knows what torch knew: when the compile began, which is before the recording.
+    [theirs] = job.truth["compiles"]
+    began_ns = theirs["begin_us"] * 1000 - (time.time_ns() - time.monotonic_ns())
+    ended_ns = row["start_ns"] + row["wall_s"] * 1e9
+    assert end["age_s"] == pytest.approx((ended_ns - began_ns) / 1e9, abs=0.3), (end, row)
+    assert end["age_s"] > row["wall_s"] + 0.5
+    assert f"{end['age_s']:.1f} s" in text
+    assert (end["file"], end["line"]) == (str(JOBS / "stuck.py"), line_of("stuck.py", "# LAST")), end
 
 
 # ---- warm: did the caches work? ------------------------------------------------------------------
