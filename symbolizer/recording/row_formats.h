@@ -308,6 +308,17 @@ struct RowFormat<MemoryPeak> : PlainRows {
 };
 
 template <>
+struct RowFormat<MemorySample> : PlainRows {
+  static constexpr auto kTime = &MemorySample::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const MemorySample& before) {
+    v.difference(row.time_ns, before.time_ns);
+    v.signed_difference(row.pid, before.pid);
+    v.difference(row.bytes, before.bytes);
+  }
+};
+
+template <>
 struct RowFormat<CompileProgress> : PlainRows {
   static constexpr auto kTime = &CompileProgress::time_ns;
   template <class V, class R>

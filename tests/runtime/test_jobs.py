@@ -11,11 +11,13 @@ torch's own account of each job.
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +121,8 @@ def in_the_middle(target, dynprof):
     time.sleep(2)
     open_now = json.loads(dynprof.run("compiles", "-p", target.pid, "--json").out)
     dumped = json.loads(dynprof.run("dump", "-p", target.pid, "--json").out)
-    return {"compiles": open_now, "dump": dumped}
+    pages = int(Path(f"/proc/{target.pid}/statm").read_text().split()[1])
+    return {"compiles": open_now, "dump": dumped, "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE")}
 
 
 def compiling(target):
@@ -346,6 +349,15 @@ def test_its_age_and_place_are_the_first_line(jobs):
     assert end["age_s"] > row["wall_s"] + 0.5
     assert f"{end['age_s']:.1f} s" in text
     assert (end["file"], end["line"]) == (str(JOBS / "stuck.py"), line_of("stuck.py", "# LAST")), end
+
+
+def test_its_memory(jobs):
+    job = jobs("stuck")
+    memory = job.rows[0]["memory"]
+    # Its backend only counts: the process has as much memory all the time.
+    assert memory["readings"] > 1
+    assert memory["peak_rss_bytes"] == pytest.approx(job.extra["rss_bytes"], rel=0.05)
+    assert memory["child_peak_rss_bytes"] is None
 
 
 # ---- warm: did the caches work? ------------------------------------------------------------------
