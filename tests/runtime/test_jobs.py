@@ -294,6 +294,15 @@ def test_ranks_are_compared(jobs):
     assert re.search(r"(?m)^# +Rank Trace id", job.report)
 
 
+def test_what_both_compiled_alike_is_one_row(jobs):
+    job = jobs("ranks")
+    compiled = [{c["id"] for c in account["compiles"] if c["forward"]} for account in accounts(job)]
+    folded = set(re.findall(r"(?m)^ +0-1 (\d+/\d+) ", job.report))
+    assert folded and folded <= compiled[0] & compiled[1], job.report
+    alone = set(re.findall(r"(?m)^ +1 (\d+/\d+) ", job.report))
+    assert compiled[1] - compiled[0] <= alone, job.report
+
+
 def test_a_child_has_all_facts_though_it_ended_before(jobs):
     job = jobs("ranks")
     for account in accounts(job):
