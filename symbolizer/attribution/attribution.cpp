@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "symbolizer/attribution/compile_progress.h"
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/ledger.h"
 #include "symbolizer/attribution/phases.h"
@@ -68,6 +69,7 @@ struct Attribution::State {
     ask_samples();
     merge_exact(recording, spans, exact, compiles, answers);
     merge_history(recording, history, compiles);
+    join_progress(recording, torch, compiles);
     order_compiles(compiles, answers);
     std::set<std::int32_t> compiling;
     for (const Compile& compile : compiles) compiling.insert(compile.pid);

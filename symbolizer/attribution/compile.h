@@ -44,6 +44,7 @@ struct Compile {
   ThreadId thread = 0;
   std::int32_t pid = 0;
   CodeId user_code = 0;  // the function compiled; a backward has its forward's; 0: not known
+  std::uint32_t progress = kNoIndex;  // index of Tables::compile_progress: the last that was read
   // Begin and end if `exact`, else the first and the last moment known to be inside it (those of
   // samples if `timing` is kNoIndex). 0: no such moment.
   std::uint64_t first_ns = 0;

@@ -13,9 +13,11 @@
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/export/at_end_json.h"
 #include "symbolizer/export/children_json.h"
 #include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_json.h"
+#include "symbolizer/export/memory_json.h"
 #include "symbolizer/export/regions_json.h"
 
 namespace dynprof {
@@ -373,8 +375,12 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   }
   Json compiles = Json::array();
   const ProcessTree& tree = analysis.processes();
+  const std::vector<StillOpen> open = still_open(analysis);
+  const CompileMemories memory(attribution, tree);
   for (CompileIndex i : wanted) {
     Json row = Row(analysis, i).json();
+    row["at_end"] = at_end_json(open, i);
+    row["memory"] = memory_json(memory.of(i));
     add_children(row, analysis, i);
     compiles.push_back(std::move(row));
   }

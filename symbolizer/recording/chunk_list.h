@@ -19,23 +19,25 @@
 // Lists: no other row refers to their rows.
 // X(kind, number, name, row type, member of Tables, function of RecordingWriter). After the tables in
 // a file; sorted as RowFormat says when read.
-#define DYNPROF_LISTS(X)                                                               \
-  X(kProcesses, 8, "processes", Process, processes, process)                           \
-  X(kNativeNames, 13, "native names", NativeName, native_names, native_name)           \
-  X(kEdges, 14, "edges", SpanEdge, edges, edge)                                        \
-  X(kFacts, 15, "facts", Fact, facts, fact)                                            \
-  X(kGpuLaunches, 16, "GPU launches", GpuLaunch, gpu_launches, gpu_launch)             \
-  X(kGpuRecords, 17, "GPU records", GpuRecord, gpu_records, gpu_record)                \
-  X(kWaits, 18, "waits", Wait, waits, wait)                                            \
-  X(kProcessLife, 19, "process lives", ProcessLife, lives, process_life)               \
-  X(kObjectFiles, 20, "mapped files", ObjectFile, object_files, object_file)           \
-  X(kSourcePlaces, 21, "source places", SourcePlaces, source_places, source_places)    \
-  X(kGraphBreaks, 22, "graph breaks", GraphBreak, graph_breaks, graph_break)           \
-  X(kLineSamples, 23, "line samples", LineSample, line_samples, line_sample)           \
-  X(kLockSamples, 24, "lock samples", LockSample, lock_samples, lock_sample)           \
-  X(kMemoryPeaks, 25, "memory peaks", MemoryPeak, memory_peaks, memory_peak)           \
-  X(kModuleSamples, 26, "module samples", ModuleSample, module_samples, module_sample) \
-  X(kRegionRuns, 27, "region runs", RegionRuns, region_runs, region_runs)
+#define DYNPROF_LISTS(X)                                                                           \
+  X(kProcesses, 8, "processes", Process, processes, process)                                       \
+  X(kNativeNames, 13, "native names", NativeName, native_names, native_name)                       \
+  X(kEdges, 14, "edges", SpanEdge, edges, edge)                                                    \
+  X(kFacts, 15, "facts", Fact, facts, fact)                                                        \
+  X(kGpuLaunches, 16, "GPU launches", GpuLaunch, gpu_launches, gpu_launch)                         \
+  X(kGpuRecords, 17, "GPU records", GpuRecord, gpu_records, gpu_record)                            \
+  X(kWaits, 18, "waits", Wait, waits, wait)                                                        \
+  X(kProcessLife, 19, "process lives", ProcessLife, lives, process_life)                           \
+  X(kObjectFiles, 20, "mapped files", ObjectFile, object_files, object_file)                       \
+  X(kSourcePlaces, 21, "source places", SourcePlaces, source_places, source_places)                \
+  X(kGraphBreaks, 22, "graph breaks", GraphBreak, graph_breaks, graph_break)                       \
+  X(kLineSamples, 23, "line samples", LineSample, line_samples, line_sample)                       \
+  X(kLockSamples, 24, "lock samples", LockSample, lock_samples, lock_sample)                       \
+  X(kMemoryPeaks, 25, "memory peaks", MemoryPeak, memory_peaks, memory_peak)                       \
+  X(kModuleSamples, 26, "module samples", ModuleSample, module_samples, module_sample)             \
+  X(kRegionRuns, 27, "region runs", RegionRuns, region_runs, region_runs)                          \
+  X(kCompileProgress, 28, "compile progress", CompileProgress, compile_progress, compile_progress) \
+  X(kMemorySamples, 29, "memory samples", MemorySample, memory_samples, memory_sample)
 
 // Chunks that are not rows of Tables. X(kind, number, name).
 #define DYNPROF_OTHER_CHUNKS(X) \

@@ -52,4 +52,12 @@ struct MemoryPeak {
   bool operator==(const MemoryPeak&) const = default;
 };
 
+// Resident memory of a process: some 10 readings a second while a process that is followed compiles.
+struct MemorySample {
+  std::uint64_t time_ns = 0;
+  std::int32_t pid = 0;
+  std::uint64_t bytes = 0;
+  bool operator==(const MemorySample&) const = default;
+};
+
 }  // namespace dynprof

@@ -308,6 +308,33 @@ struct RowFormat<MemoryPeak> : PlainRows {
 };
 
 template <>
+struct RowFormat<MemorySample> : PlainRows {
+  static constexpr auto kTime = &MemorySample::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const MemorySample& before) {
+    v.difference(row.time_ns, before.time_ns);
+    v.signed_difference(row.pid, before.pid);
+    v.difference(row.bytes, before.bytes);
+  }
+};
+
+template <>
+struct RowFormat<CompileProgress> : PlainRows {
+  static constexpr auto kTime = &CompileProgress::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const CompileProgress& before) {
+    v.difference(row.time_ns, before.time_ns);
+    v.difference(row.begun_ns, before.begun_ns);
+    v.ref(Ref::kNeededThread, row.thread, before.thread);
+    v.ref(Ref::kContext, row.context, before.context);
+    v.enumeration(row.use, LineUse::kTracing, LineUse::kLowering);
+    visit_user_call(v, row.line, before.line);
+    v.varint(row.node);
+    v.varint(row.nodes);
+  }
+};
+
+template <>
 struct RowFormat<RegionRuns> : PlainRows {
   static constexpr auto kTime = &RegionRuns::begin_ns;
   template <class V, class R>

@@ -1,5 +1,5 @@
 // What a recording holds of torch.compile beside phases (SpanEdge): graph breaks, where compiles were
-// when the target's memory was read, some 20 times a second, and how often compiled regions ran. Texts
+// when the target's memory was read, some 20 times a second and at both ends, and how often compiled regions ran. Texts
 // come from the target.
 #pragma once
 
@@ -60,6 +60,19 @@ struct ModuleSample {
   LineUse use = LineUse::kTracing;
   StringId module = 0;  // by torch's source of it: "L['self'].blocks.0"
   bool operator==(const ModuleSample&) const = default;
+};
+
+// An open compile, as the target's memory had it when the recording began or ended.
+struct CompileProgress {
+  std::uint64_t time_ns = 0;
+  std::uint64_t begun_ns = 0;  // when torch began it, maybe long before the recording; 0: not known
+  ThreadId thread = 0;
+  ContextId context = 0;            // its `torch` part: the compile, and its open phases
+  LineUse use = LineUse::kTracing;  // of `line`; void where that has no file
+  UserCall line;
+  // Of the graph that Inductor lowers: the node it is at, from 1, of how many; 0: not known.
+  std::uint32_t node = 0, nodes = 0;
+  bool operator==(const CompileProgress&) const = default;
 };
 
 // A thread waited for the lock that torch holds while it compiles.

@@ -6,9 +6,11 @@
 #include <utility>
 
 #include "symbolizer/attribution/compile_lines.h"
+#include "symbolizer/attribution/compile_memory.h"
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/torch_history.h"
+#include "symbolizer/base/amounts.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/dynamo_table.h"
 #include "symbolizer/report/sections.h"
@@ -91,6 +93,7 @@ class Page {
                                        seconds(waits.on_cpu_ns), seconds(waits.wait_ns),
                                        seconds(waits.runnable_ns)));
     }
+    append_memory();
     if (compile_.started_ns != 0) {
       append_comment(out_, fmt::format("It had begun {:.3f} s before the recording did; its times "
                                        "are those while it was recorded.",
@@ -103,6 +106,24 @@ class Page {
       append_comment(out_,
                      "It had ended when the recording began: this is torch's own record of it.");
     }
+  }
+
+  void append_memory() {
+    const CompileMemory memory =
+        CompileMemories(attribution_, selection_.analysis.processes()).of(index_);
+    std::string text;
+    if (memory.readings > 0)
+      text = fmt::format(
+          "Memory of its process: {} at first, at most {} in {} (none for {:.2f} s at most).",
+          format_bytes(memory.first_bytes), format_bytes(memory.peak_bytes),
+          counted(memory.readings, "reading", "readings"), seconds(memory.longest_gap_ns));
+    if (memory.child_bytes > 0)
+      text += fmt::format("{}Its largest child: {}.", text.empty() ? "" : " ",
+                          format_bytes(memory.child_bytes));
+    if (memory.worker_bytes > 0)
+      text += fmt::format("{}The largest compile worker: {}.", text.empty() ? "" : " ",
+                          format_bytes(memory.worker_bytes));
+    if (!text.empty()) append_comment(out_, text);
   }
 
   void append_phases() {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/findings.h"
+#include "symbolizer/report/fold_ranks.h"
 #include "symbolizer/report/sections.h"
 
 namespace dynprof {
@@ -20,6 +22,7 @@ namespace {
 constexpr std::size_t kMaxRows = 50;
 constexpr std::size_t kMaxWhyLines = 6;
 constexpr std::size_t kMaxBreaks = 3;
+constexpr std::size_t kMaxRanks = 16;       // columns of "0-3,6"
 constexpr std::size_t kNumber = 7;          // " 13.873"
 constexpr std::size_t kFlags = 4;           // between trace id and function
 constexpr std::size_t kLeastFunction = 10;  // columns of a function's place
@@ -77,6 +80,7 @@ class Table {
     }
     for (std::size_t i = 0; i <= static_cast<std::size_t>(PhaseGroup::kKernel); ++i)
       shown_[i] = true;
+    fold();
     keep_heaviest();
     lay_out();
   }
@@ -89,7 +93,7 @@ class Table {
                      fmt::format("{} compiles with {} are left out; compiles.json has all.",
                                  grouped(left_out_), any_exact_ ? "less time" : "fewer samples"));
     }
-    if (rows_.size() > 1) append_total(out);
+    if (selection_.compiles.size() > 1) append_total(out);
     if (flags_[0])
       append_comment(
           out,
@@ -114,6 +118,19 @@ class Table {
       row->cpu_ns += count.ns;
       total_.cpu_ns += count.ns;
       row->shares.add(count.phase, count.ns);
+    }
+  }
+
+  // Where compiles were asked for, each has its row.
+  void fold() {
+    if (!any_pids_ || attribution_.ranks().empty() || !selection_.options.compiles.empty()) return;
+    std::map<CompileIndex, Row> by_compile;
+    for (const Row& row : rows_) by_compile.emplace(row.compile, row);
+    rows_.clear();
+    for (const FoldedCompile& folded : fold_ranks(attribution_, selection_.compiles)) {
+      rows_.push_back(by_compile.at(folded.compile));
+      if (folded.ranks.size() < 2) continue;
+      ranks_of_[folded.compile] = cut(rank_ranges(folded.ranks), kMaxRanks);
     }
   }
 
@@ -152,6 +169,8 @@ class Table {
     return escape_terminal(label);
   }
   std::string process_of(CompileIndex compile) const {
+    if (const auto several = ranks_of_.find(compile); several != ranks_of_.end())
+      return several->second;
     const std::int32_t pid = attribution_.compiles()[compile].pid;
     const auto rank = attribution_.ranks().find(pid);
     return rank == attribution_.ranks().end() ? std::to_string(pid) : rank->second;
@@ -180,6 +199,9 @@ class Table {
     append_comment(out, text);
     if (any_children_)
       append_comment(out, "Child: CPU time of the processes it started, such as compilers.");
+    if (!ranks_of_.empty())
+      append_comment(out,
+                     "Several ranks in a row compiled the same; its times are of the slowest.");
     append_comment(out, "kernel: the C++ and Triton compilers, and waiting for them.");
     out += "#\n";
     std::string titles =
@@ -331,6 +353,7 @@ class Table {
   const Attribution& attribution_;
   const ProcessTree& tree_;
   std::vector<Row> rows_;
+  std::map<CompileIndex, std::string> ranks_of_;  // of rows that stand for several ranks
   Row total_{};
   std::uint64_t total_wall_ns_ = 0, total_wait_ns_ = 0, total_runnable_ns_ = 0,
                 total_children_ns_ = 0;

@@ -52,6 +52,7 @@ class Finder {
     end_ns_ = std::max(recording.trailer().end_ns, start_ns_);
     found_.recorded_ns = end_ns_ - start_ns_;
     add_times();
+    found_.open = still_open(selection_.analysis);
     add_waits();
     add_one_off();
     add_history();

@@ -14,6 +14,7 @@
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/report/cpu_use.h"
 #include "symbolizer/report/sections.h"
+#include "symbolizer/report/still_open.h"
 
 namespace dynprof {
 
@@ -72,6 +73,7 @@ struct Findings {
   PastCaches caches;
 
   CpuUse cpu;
+  std::vector<StillOpen> open;  // at the end; the oldest first
 };
 
 Findings find(const Selection& selection);

@@ -18,6 +18,8 @@ namespace {
 constexpr std::size_t kMaxLines = 12;  // of the summary, its title among them
 constexpr std::size_t kMaxOthers = 3;
 constexpr std::size_t kMaxKinds = 4;
+constexpr std::size_t kMaxOpen = 2;
+constexpr std::size_t kOpenLines = 3;
 
 // How much of each there may be.
 struct Limits {
@@ -53,7 +55,10 @@ struct Entry {
 class Summary {
  public:
   Summary(const Selection& selection, const Findings& findings, const Limits& limits)
-      : attribution_(selection.attribution()), found_(findings), limits_(limits) {}
+      : analysis_(selection.analysis),
+        attribution_(selection.attribution()),
+        found_(findings),
+        limits_(limits) {}
 
   // Whether something did not fit.
   bool append(std::string& out) {
@@ -86,6 +91,7 @@ class Summary {
   void may_drop(int drop) { entries_.back().drop = drop; }
 
   void add_all() {
+    add_open();
     add_compiling();
     add_spent();
     add_one_off();
@@ -140,6 +146,18 @@ class Summary {
         if (entry->drop >= last->drop) last = entry;
       entries_.erase(last);
     }
+  }
+
+  // First of all: what the recording was probably made for.
+  void add_open() {
+    for (const StillOpen& open : found_.open) {
+      if (&open - found_.open.data() == kMaxOpen) break;
+      add("Still open", still_open_text(analysis_, open), kOpenLines, 3);
+    }
+    if (found_.open.size() <= kMaxOpen) return;
+    cut_ = true;
+    add("Still open", counted(found_.open_at_end - kMaxOpen, "more compile", "more compiles"));
+    may_drop(8);
   }
 
   void add_compiling() {
@@ -371,6 +389,7 @@ class Summary {
     }
   }
 
+  const Analysis& analysis_;
   const Attribution& attribution_;
   const Findings& found_;
   const Limits& limits_;

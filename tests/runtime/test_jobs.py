@@ -11,11 +11,13 @@ torch's own account of each job.
 
 import contextlib
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +29,7 @@ pytestmark = pytest.mark.root_bpf
 JOBS = support.REPO / "tests" / "programs" / "jobs"
 STUCK_S = 12
 TITLES = {
-    *("Compiling", "Spent on", "One-off", "Waiting", "Longest", "Ranks", "Recompiled", "Failed"),
+    *("Still open", "Compiling", "Spent on", "One-off", "Waiting", "Longest", "Ranks", "Recompiled", "Failed"),
     *("Graph breaks", "Caches", "Interference", "Suggestion"),
 }
 
@@ -119,7 +121,8 @@ def in_the_middle(target, dynprof):
     time.sleep(2)
     open_now = json.loads(dynprof.run("compiles", "-p", target.pid, "--json").out)
     dumped = json.loads(dynprof.run("dump", "-p", target.pid, "--json").out)
-    return {"compiles": open_now, "dump": dumped}
+    pages = int(Path(f"/proc/{target.pid}/statm").read_text().split()[1])
+    return {"compiles": open_now, "dump": dumped, "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE")}
 
 
 def compiling(target):
@@ -291,6 +294,15 @@ def test_ranks_are_compared(jobs):
     assert re.search(r"(?m)^# +Rank Trace id", job.report)
 
 
+def test_what_both_compiled_alike_is_one_row(jobs):
+    job = jobs("ranks")
+    compiled = [{c["id"] for c in account["compiles"] if c["forward"]} for account in accounts(job)]
+    folded = set(re.findall(r"(?m)^ +0-1 (\d+/\d+) ", job.report))
+    assert folded and folded <= compiled[0] & compiled[1], job.report
+    alone = set(re.findall(r"(?m)^ +1 (\d+/\d+) ", job.report))
+    assert compiled[1] - compiled[0] <= alone, job.report
+
+
 def test_a_child_has_all_facts_though_it_ended_before(jobs):
     job = jobs("ranks")
     for account in accounts(job):
@@ -327,6 +339,34 @@ def test_its_age_while_it_runs(jobs):
     assert thread["compile"]["trace_id"] == "0/0"
     # A second before the recording began, two in it, and what attaching took.
     assert 3 <= thread["compile"]["seconds"] <= STUCK_S + 1
+
+
+def test_its_age_and_place_are_the_first_line(jobs):
+    job = jobs("stuck")
+    first = job.report.splitlines()[1]
+    assert first.startswith("  Still open "), job.report
+    [text] = job.summary()["Still open"]
+    assert re.match(r"0/0 answer stuck\.py:\d+ for [\d.]+ s \(began before the recording\)", text), text
+    [row] = job.rows
+    end = row["at_end"]
+    assert not end["age_is_least"] and not end["process_ended"]
+    # The recording knows what torch knew: when the compile began, which is before the recording.
+    [theirs] = job.truth["compiles"]
+    began_ns = theirs["begin_us"] * 1000 - (time.time_ns() - time.monotonic_ns())
+    ended_ns = row["start_ns"] + row["wall_s"] * 1e9
+    assert end["age_s"] == pytest.approx((ended_ns - began_ns) / 1e9, abs=0.3), (end, row)
+    assert end["age_s"] > row["wall_s"] + 0.5
+    assert f"{end['age_s']:.1f} s" in text
+    assert (end["file"], end["line"]) == (str(JOBS / "stuck.py"), line_of("stuck.py", "# LAST")), end
+
+
+def test_its_memory(jobs):
+    job = jobs("stuck")
+    memory = job.rows[0]["memory"]
+    # Its backend only counts: the process has as much memory all the time.
+    assert memory["readings"] > 1
+    assert memory["peak_rss_bytes"] == pytest.approx(job.extra["rss_bytes"], rel=0.05)
+    assert memory["child_peak_rss_bytes"] is None
 
 
 # ---- warm: did the caches work? ------------------------------------------------------------------

@@ -168,6 +168,15 @@ inline void write_example(RecordingWriter& writer) {
                           .context = context,
                           .use = LineUse::kLowering,
                           .module = writer.string("L['self'].blocks.0")});
+    writer.compile_progress({.time_ns = time,
+                             .begun_ns = time - 1'000'000'000,
+                             .thread = main,
+                             .context = context,
+                             .use = LineUse::kLowering,
+                             .line = {file, 7u + static_cast<unsigned>(round), name},
+                             .node = 5,
+                             .nodes = 70});
+    writer.memory_sample({.time_ns = time + 40, .pid = 4242, .bytes = 88 << 20});
     writer.memory_peak({.time_ns = time + 40, .pid = 4300 + round, .bytes = 77 << 20});
     writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
     writer.region_runs(

@@ -35,6 +35,13 @@ TEST(RecordingTorch, RoundTrip) {
   EXPECT_EQ(tables.module_samples[1].use, LineUse::kLowering);
   EXPECT_EQ(tables.module_samples[1].weight_ns, 50'000'000u);
   EXPECT_EQ(text(tables.module_samples[1].module), "L['self'].blocks.0");
+  ASSERT_EQ(tables.compile_progress.size(), 3u);
+  const CompileProgress& progress = tables.compile_progress[2];
+  EXPECT_EQ(progress.begun_ns, progress.time_ns - 1'000'000'000);
+  EXPECT_EQ(progress.use, LineUse::kLowering);
+  EXPECT_EQ(progress.line.line, 9u);
+  EXPECT_EQ(progress.node, 5u);
+  EXPECT_EQ(progress.nodes, 70u);
   ASSERT_EQ(tables.lock_samples.size(), 3u);
   EXPECT_EQ(tables.threads.at(tables.lock_samples[0].thread).tid, 5000);
   EXPECT_EQ(tables.lock_samples[0].holder_tid, 4242);
@@ -63,6 +70,9 @@ TEST(RecordingTorch, ExtremesSurvive) {
       {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, LineUse::kLowering, most}, {}};
   const std::vector<ModuleSample> modules = {
       {UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX, LineUse::kLowering, UINT32_MAX}, {}};
+  const std::vector<CompileProgress> progress = {{UINT64_MAX, UINT64_MAX, UINT32_MAX, UINT32_MAX,
+                                                  LineUse::kLowering, most, UINT32_MAX, UINT32_MAX},
+                                                 {}};
   const std::vector<LockSample> locks = {{UINT64_MAX, UINT64_MAX, UINT32_MAX, INT32_MIN}, {}};
   const RegionRuns most_runs{.begin_ns = UINT64_MAX,
                              .end_ns = UINT64_MAX,
@@ -98,6 +108,7 @@ TEST(RecordingTorch, ExtremesSurvive) {
   check(breaks);
   check(lines);
   check(modules);
+  check(progress);
   check(locks);
   check(runs);
 }

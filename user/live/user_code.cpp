@@ -1,8 +1,10 @@
 #include "user/live/user_code.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
+#include "symbolizer/attribution/user_packages.h"
 #include "user/target/torch_layout.h"
 
 namespace dynprof {
@@ -173,6 +175,16 @@ bool still_holds(TargetView& view, const UserCodeReading& reading, const RemoteS
     if (memory.read<std::uint64_t>(place) != word) return false;
   }
   return true;
+}
+
+const UserLine& own_line(const std::vector<UserLine>& lines,
+                         const std::vector<std::string>& packages) {
+  auto own = std::find_if(lines.rbegin(), lines.rend(), [&](const UserLine& line) {
+    return (line.file.find("/site-packages/") == std::string::npos &&
+            line.file.find("/dist-packages/") == std::string::npos) ||
+           is_in_package(line.file, packages);
+  });
+  return own != lines.rend() ? *own : lines.back();
 }
 
 std::vector<UserLine> parse_stack_trace(std::string_view text) {

@@ -45,6 +45,11 @@ UserCodeReading read_user_code(TargetView& view, const RemoteStack& stack);
 bool still_holds(TargetView& view, const UserCodeReading& reading, const RemoteStack& then,
                  const RemoteStack& now);
 
+// The innermost line of code that was not installed, which is what a user can change; else the innermost.
+// `packages`: installed ones that are the user's own code, see is_in_package(). `lines` is not empty.
+const UserLine& own_line(const std::vector<UserLine>& lines,
+                         const std::vector<std::string>& packages);
+
 // The calls of a text as traceback.format_list makes it, outermost first.
 std::vector<UserLine> parse_stack_trace(std::string_view text);
 

@@ -9,8 +9,15 @@
 #include "user/target/backward_nodes.h"
 #include "user/target/marker_rules.h"
 #include "user/target/torch_lacks.h"
+#include "user/torch/compile_progress.h"
 
 namespace dynprof {
+namespace {
+
+// A compile moves on while it is read. At the begin its line is not needed: there are many readings to come.
+constexpr std::chrono::milliseconds kPatienceAtBegin{10}, kPatienceAtEnd{300};
+
+}  // namespace
 
 void TorchTracer::forget() {
   watch_ = {};
@@ -211,6 +218,13 @@ void TorchTracer::write_lines(RecordingWriter& writer) {
   }
 }
 
+void TorchTracer::write_progress(std::chrono::milliseconds patience, RecordingWriter& writer) {
+  if (!has_torch()) return;
+  write_compile_progress(
+      read_compile_progress(process_.python.runtime(), process_.user_packages, patience),
+      process_.identity.threads(), writer);
+}
+
 // Only those that are new: a name seldom changes.
 void TorchTracer::write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer) {
   constexpr std::size_t kMaxKnown = 4096;
@@ -231,6 +245,7 @@ void TorchTracer::write_thread_names(std::map<pid_t, std::string>& names, Record
 
 void TorchTracer::begin(RecordingWriter& writer) {
   watch_threads(writer);
+  write_progress(kPatienceAtBegin, writer);
   if (has_torch()) facts_.refresh_at_attach(process_.python.objects(), process_.python.runtime());
   facts_.write_at_attach(process_.identity.pid(), writer);
 }
@@ -250,6 +265,7 @@ void TorchTracer::finish(RecordingWriter& writer) {
   runs_ended(monotonic_ns(), writer);
   probes_.detach();
   if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
+  write_progress(kPatienceAtEnd, writer);
   if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());
   facts_.write_at_end(process_.identity.pid(), writer);
 }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -81,6 +82,7 @@ class TorchTracer {
   std::string node_name(const dp_probe_event& event);
   RunCounts::Describe describe_runs(RecordingWriter& writer);
   void write_lines(RecordingWriter& writer);
+  void write_progress(std::chrono::milliseconds patience, RecordingWriter& writer);
   void write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer);
 
   TracedProcess process_;

@@ -132,6 +132,7 @@ std::uint64_t ProcessFollower::tick(std::uint64_t now_ns, RecordingWriter& write
   std::uint64_t next_ns = UINT64_MAX;
   for (auto& [pid, process] : processes_.all())
     next_ns = std::min(next_ns, process.tracer().tick(now_ns, writer));
+  memory_.tick(now_ns, processes_, writer);
   return next_ns;
 }
 

@@ -10,6 +10,7 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/recording/writer.h"
+#include "user/process/memory_watch.h"
 #include "user/process/process_lives.h"
 #include "user/process/process_table.h"
 #include "user/session/notes.h"
@@ -68,6 +69,7 @@ class ProcessFollower {
   std::uint64_t start_ns_ = 0;
   std::optional<bool> watchpoints_need_admin_;  // nothing: rights are kept so far
   bool dropped_all_ = false;
+  MemoryWatch memory_;
 };
 
 }  // namespace dynprof

@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "symbolizer/attribution/user_packages.h"
 #include "user/kernel/clock.h"
 #include "user/live/compile_lock.h"
 #include "user/live/python_threads.h"
@@ -57,17 +56,6 @@ void append(std::vector<Reading>& found, std::vector<Reading>& kept) {
 std::chrono::nanoseconds period(int readings, std::chrono::nanoseconds took) {
   return std::clamp(std::max(kPeriod * readings / kReadingsAtFirst, kShare * took), kPeriod,
                     kLongestPeriod);
-}
-
-// The innermost line of code that was not installed, which is what a user can change; else the innermost.
-const UserLine& own_line(const std::vector<UserLine>& lines,
-                         const std::vector<std::string>& packages) {
-  auto own = std::find_if(lines.rbegin(), lines.rend(), [&](const UserLine& line) {
-    return (line.file.find("/site-packages/") == std::string::npos &&
-            line.file.find("/dist-packages/") == std::string::npos) ||
-           is_in_package(line.file, packages);
-  });
-  return own != lines.rend() ? *own : lines.back();
 }
 
 std::unordered_map<std::uint64_t, pid_t> tids_by_pthread(

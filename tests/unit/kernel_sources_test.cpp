@@ -1,0 +1,129 @@
+// Which lines a generated kernel is made from. The texts are as torch 2.13 writes them.
+#include "symbolizer/attribution/kernel_sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "symbolizer/report/report.h"
+#include "tests/unit/fake_torch.h"
+
+namespace dynprof {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr const char* kWrapper = R"(# AOT ID: ['0_forward']
+async_compile = AsyncCompile()
+
+# kernel path: /c/ab/cab.py
+# Topologically Sorted Source Nodes: [linear, relu], Original ATen: [aten.addmm, aten.relu]
+# Source node to ATen node mapping:
+#   linear => add_tensor
+#   relu => relu, gt
+# Graph fragment:
+#   %add_tensor : [num_users=1] = call_function[target=torch.ops.aten.add.Tensor](args = (%mm), kwargs = {})
+#   %x => %y
+triton_poi_fused_addmm_relu_0 = async_compile.triton('triton_poi_fused_addmm_relu_0', '''
+import triton
+# Source node to ATen node mapping:
+#   other => sub
+''', device_str='cuda')
+
+cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], r'''
+''')
+)";
+
+constexpr const char* kGraph = R"(class <lambda>(torch.nn.Module):
+    def forward(self, primals_1: "f32[64, 32][32, 1]cpu"):
+        # File: /home/me/model.py:41 in forward, code: h = torch.relu(self.a(x))
+        add_tensor: "f32[8, 64][64, 1]cuda:0" = torch.ops.aten.add.Tensor(mm, primals_1);  mm = None
+        relu = torch.ops.aten.relu.default(add_tensor);  add_tensor = None
+
+        # No stacktrace found for following nodes
+        nowhere: "f32[8]" = torch.ops.aten.neg.default(relu)
+
+        # File: /home/me/a in b.py:43 in helper, code: return x > 0
+        gt: "b8[8, 64]" = torch.ops.aten.gt.Scalar(relu, 0);  relu = None
+        return (gt,)
+)";
+
+TEST(KernelNodes, OfEachKernelWithItsComment) {
+  const auto nodes = kernel_nodes(kWrapper);
+  ASSERT_EQ(nodes.size(), 1u);
+  EXPECT_THAT(nodes.at("triton_poi_fused_addmm_relu_0"), ElementsAre("add_tensor", "relu", "gt"));
+  EXPECT_THAT(kernel_nodes(""), IsEmpty());
+  EXPECT_THAT(
+      kernel_nodes("# Source node to ATen node mapping:\n#   a => \n#   => =>\nx = async_compile."),
+      IsEmpty());
+}
+
+TEST(NodeLines, OfTheGraphsComments) {
+  const auto lines = node_lines(kGraph);
+  EXPECT_EQ(lines.at("add_tensor"), (SourceLine{"/home/me/model.py", 41, "forward"}));
+  EXPECT_EQ(lines.at("relu").line, 41);
+  EXPECT_FALSE(lines.contains("nowhere"));
+  EXPECT_FALSE(lines.contains("return"));
+  EXPECT_THAT(node_lines("# File: /x.py:9999999999999 in f\na = 1\n# File: :0 in f\nb = 1"),
+              IsEmpty());
+}
+
+struct KernelSourcesTest : testing::Test {
+  FakeRecording fake;
+  FakeTorch torch{fake};
+
+  void generated(const std::string& kind, const std::string& name, const std::string& origin,
+                 const std::string& kernel, const std::string& body) {
+    const nlohmann::ordered_json about{
+        {"trace_id", "0/0"}, {"kind", kind},           {"name", name},  {"origin", origin},
+        {"kernel", kernel},  {"direction", "forward"}, {"problem", ""}, {"truncated", false}};
+    fake.fact(100, "generated", about.dump(), body);
+  }
+};
+
+TEST_F(KernelSourcesTest, KernelsByNameAndLineInTheReport) {
+  generated("wrapper", "forward_wrapper.py", "/c/wr/cwrap.py", "", kWrapper);
+  generated("fx_graph", "forward_post_grad_graph.py", "", "", kGraph);
+  generated("kernel_source", "forward_triton_poi_fused_addmm_relu_0.cpp", "/c/ab/cab.main.cpp",
+            "triton_poi_fused_addmm_relu_0", "");
+  generated("kernel_source", "forward_cpp_fused_relu_0.cpp", "/c/ni/cni.main.cpp",
+            "cpp_fused_relu_0", "");
+  const ThreadId thread = fake.thread(100, 100);
+  const FrameId helper = fake.native("at::vec::store", "/usr/lib/libtorch.so");
+  fake.sample(thread,
+              fake.stack({torch.module(), fake.native("kernel", "/c/ab/cab.main.so"), helper}), 0,
+              0, 30);
+  fake.sample(thread, fake.stack({torch.module(), fake.native("kernel", "/c/ni/cni.main.so")}), 0,
+              0, 10);
+  fake.sample(thread, torch.running(), 0, 0, 5);
+  const Attribution attribution(fake);
+  const KernelSources sources(fake.tables(), attribution.generated_copies());
+  const auto& lines =
+      sources.of(100, parse_trace_id("0/0"), false, "triton_poi_fused_addmm_relu_0");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_EQ(lines[0].line, 41);
+  EXPECT_EQ(lines[1], (SourceLine{"/home/me/a in b.py", 43, "helper"}));
+  EXPECT_THAT(sources.of(100, parse_trace_id("0/0"), true, "triton_poi_fused_addmm_relu_0"),
+              IsEmpty());
+  const Analysis analysis(attribution);
+  const std::string report = render_report(analysis, {});
+  EXPECT_THAT(report, HasSubstr("  CPU  0/0         triton_poi_fused_addmm_relu_0           "
+                                "model.py:41, a in b.py:43\n"));
+  EXPECT_THAT(report, HasSubstr("  CPU  0/0         cpp_fused_relu_0                        -\n"));
+}
+
+TEST_F(KernelSourcesTest, NothingWithoutTimeInAKernel) {
+  generated("kernel_source", "forward_cpp_fused_relu_0.cpp", "/c/ni/cni.main.cpp",
+            "cpp_fused_relu_0", "");
+  fake.sample(fake.thread(100, 100), torch.running());
+  const Attribution attribution(fake);
+  const Analysis analysis(attribution);
+  EXPECT_THAT(render_report(analysis, {}), Not(HasSubstr("Generated kernels")));
+}
+
+}  // namespace
+}  // namespace dynprof
