@@ -27,6 +27,7 @@ void append_tables(std::string& out, const Selection& selection) {
   if (selection.samples > 0) {
     append_symbol_table(out, selection);
     append_user_lines(out, selection);
+    append_operators(out, selection);
   } else {
     append_comment(out, "No samples.");
   }
