@@ -9,6 +9,7 @@
 #include "symbolizer/export/exact_trace.h"
 #include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/export/operator_trace.h"
 #include "symbolizer/export/process_trace.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/trace_file.h"
@@ -20,7 +21,7 @@ namespace {
 // What samples tell of one thread in one file: its stacks, and compiles no edges tell of.
 struct DrawnRow {
   DrawnRow(TraceShared& shared, std::size_t number, const ExactTrace& exact_part, TraceFile& to,
-           std::uint64_t grain)
+           std::uint64_t grain, bool with_operators)
       : row(number),
         grain_ns(grain),
         drawn(shared.rows[number]),
@@ -32,7 +33,9 @@ struct DrawnRow {
         emit_frame([this](const FrameSlice& slice) { file.frame(drawn, slice); }),
         emit_span([this](const SpanSlice& slice) {
           exact.draws_on(row) ? beside.push_back(slice) : file.span(drawn, slice);
-        }) {}
+        }) {
+    if (with_operators) operators.emplace(shared, to, drawn, std::max(shared.period_ns, grain));
+  }
   DrawnRow(const DrawnRow&) = delete;
   DrawnRow& operator=(const DrawnRow&) = delete;
 
@@ -45,6 +48,7 @@ struct DrawnRow {
     bool is_exact = at.compile != kNoCompile && compiles[at.compile].timing != kNoIndex;
     spans.add(at.sample.time_ns, is_exact ? kNoCompile : at.compile, at.phase, emit_span);
     frames.add(at.sample.time_ns, at.sample.stack, skip, root_missing, emit_frame);
+    if (operators) operators->add(at.sample.time_ns, at.sample.stack);
   }
   void wait(const Wait& wait, std::uint32_t skip, bool root_missing) {
     if (short_waits.add(wait, grain_ns)) return keep_stack(wait, skip, root_missing);
@@ -53,12 +57,15 @@ struct DrawnRow {
     const std::uint64_t begin =
         frames.wait(wait.begin_ns, wait.end_ns(), wait.stack, skip, root_missing,
                     wait.kind == WaitKind::kPreempted, emit_frame);
+    if (operators)
+      operators->wait(wait.begin_ns, wait.end_ns(), wait.stack, wait.kind == WaitKind::kPreempted);
     file.wait(drawn, begin, wait);
   }
   void close() {
     draw_short_waits();
     spans.close(emit_span);
     frames.close(emit_frame);
+    if (operators) operators->close();
     exact.write_beside(file, row, std::move(beside));
   }
 
@@ -75,6 +82,9 @@ struct DrawnRow {
     const std::uint64_t begin =
         frames.wait(waits.begin_ns, waits.end_ns, longest.stack, short_skip, short_root_missing,
                     longest.kind == WaitKind::kPreempted, emit_frame);
+    if (operators)
+      operators->wait(waits.begin_ns, waits.end_ns, longest.stack,
+                      longest.kind == WaitKind::kPreempted);
     waits.count == 1 ? file.wait(drawn, begin, longest) : file.waits(drawn, begin, waits);
   }
 
@@ -91,6 +101,7 @@ struct DrawnRow {
   std::vector<SpanSlice> beside;  // on a row that edges tell of too
   FrameRow frames;
   SpanRow spans;
+  std::optional<OperatorSlices> operators;  // only in the trace of everything
   FrameRow::Emit emit_frame;
   SpanRow::Emit emit_span;
 };
@@ -115,9 +126,10 @@ class Trace {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (!wanted[i]) continue;
       rows.push_back(shared.rows[i]);
-      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_, grain_ns);
+      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_, grain_ns, whole_);
     }
     file_.begin(rows);
+    if (whole_) write_operator_rows(shared, file_);
     if (whole_) write_gpu_rows(shared, file_);
     if (whole_) write_process_rows(shared, file_);
   }

@@ -20,18 +20,20 @@
 
 namespace dynprof {
 
-// A thread with its rows: stacks (the tid itself), compiles, and runs of compiled regions.
+// A thread with its rows: stacks (the tid itself), compiles, runs of compiled regions, and operators.
 struct TraceRow {
   std::int32_t pid = 0;
   std::int32_t tid = 0;
   StringId comm = 0;
   bool has_compiles = false;
   bool has_runs = false;
+  bool has_operators = false;
   std::string frames_place{};  // `,"pid":1,"tid":2,"ts":` of a slice of its stacks
 
   std::int64_t frames_tid() const;
   std::int64_t spans_tid() const;
   std::int64_t runs_tid() const;
+  std::int64_t operators_tid() const;
 };
 
 // The end of a slice's JSON: what all slices of a function have in common is made when it is first drawn.
@@ -74,6 +76,7 @@ struct TraceShared {
   const Waits& waits;
   std::vector<std::vector<std::uint32_t>> waits_of_row;  // those to draw, by begin
   const ProcessTree& processes;
+  const Operators& operators;
   // Names of the child processes drawn, and their places among processes.
   struct ChildRow {
     std::string name;
@@ -111,12 +114,13 @@ class TraceFile {
   // it is after the start of the trace, or it is merged with others.
   bool slice_begin(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin_ns,
                    std::uint64_t end_ns);
+  // The same for what samples show, of which a trace that would be too large has fewer.
+  bool sampled_slice_begin(const char* category, std::int32_t pid, std::int64_t tid,
+                           std::uint64_t begin_ns, std::uint64_t end_ns);
   JsonWriter& json() { return json_; }
 
  private:
   void head();
-  bool stack_slice_begin(const char* category, const TraceRow& row, std::uint64_t begin_ns,
-                         std::uint64_t end_ns);
   void open_slice(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin,
                   std::uint64_t end);
   void merged(const SliceMerger::Merged& slices);
