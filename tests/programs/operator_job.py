@@ -57,8 +57,8 @@ def main():
     step = make_step()
     for _ in range(3):
         step()
+    print("ready", flush=True)
     if not arguments.profile:
-        print("ready", flush=True)
         input()
         end = time.monotonic() + arguments.seconds
         steps = 0
