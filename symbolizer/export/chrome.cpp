@@ -109,13 +109,13 @@ struct DrawnRow {
 class Trace {
  public:
   Trace(TraceShared& shared, const std::vector<CompileIndex>& compiles,
-        std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns)
+        std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns, const TraceWindow& window)
       : shared_(shared),
         whole_(compiles.empty()),
         compiles_(compiles),
         next_wait_(shared.rows.size(), 0),
         exact_(shared, compiles),
-        file_(shared, std::move(sink), grain_ns) {
+        file_(shared, std::move(sink), grain_ns, window) {
     std::vector<bool> wanted(shared.rows.size(), whole_);
     for (CompileIndex compile : compiles) {
       ThreadId thread = shared.attribution.compiles()[compile].thread;
@@ -246,8 +246,9 @@ class Traces {
   void start(Slot& slot) {
     auto sink = slot.planned.open();
     if (sink) {
-      slot.trace = std::make_unique<Trace>(shared_, slot.planned.target.compiles,
-                                           std::move(sink).value(), slot.planned.grain_ns);
+      slot.trace =
+          std::make_unique<Trace>(shared_, slot.planned.target.compiles, std::move(sink).value(),
+                                  slot.planned.grain_ns, slot.planned.target.window);
     } else {
       slot.done = true;
       keep_error(std::move(sink).error());
@@ -347,20 +348,24 @@ Result<TraceMerges> write_chrome_traces(const Analysis& analysis, std::vector<Tr
 }
 
 Result<TraceMerges> write_chrome_trace(const Analysis& analysis, std::vector<CompileIndex> compiles,
-                                       std::unique_ptr<ByteSink> sink, std::uint64_t max_bytes) {
+                                       std::unique_ptr<ByteSink> sink, std::uint64_t max_bytes,
+                                       const TraceWindow& window) {
   std::vector<TraceTarget> targets(1);
   targets[0].compiles = std::move(compiles);
+  targets[0].window = window;
   targets[0].open = [&]() -> Result<std::unique_ptr<ByteSink>> { return std::move(sink); };
   return write_chrome_traces(analysis, std::move(targets), max_bytes);
 }
 
 Result<void> export_chrome(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  const std::uint64_t limit = request.settings.max_trace_bytes;
+  const ExportSettings& settings = request.settings;
+  const std::uint64_t limit = settings.max_trace_bytes;
   ASSIGN_OR_RETURN(const TraceMerges merges,
-                   write_chrome_trace(request.analysis, request.compiles, std::move(sink), limit));
-  if (const std::string merged = merges.sentence(limit); !merged.empty() && request.settings.note)
-    request.settings.note(merged);
+                   write_chrome_trace(request.analysis, request.compiles, std::move(sink), limit,
+                                      settings.window));
+  if (const std::string merged = merges.sentence(limit); !merged.empty() && settings.note)
+    settings.note(merged);
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -124,11 +125,13 @@ TraceShared::TraceShared(const Analysis& analysis)
     if (call.thread != kNoThread) rows[row_of_thread[call.thread]].has_runs = true;
 }
 
-TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns)
+TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns,
+                     const TraceWindow& window)
     : shared_(shared),
       sink_(std::move(sink)),
       json_(*sink_),
       grain_ns_(grain_ns),
+      window_(window),
       merger_(grain_ns) {}
 
 void TraceFile::begin(std::span<const TraceRow> rows) {
@@ -170,7 +173,8 @@ void TraceFile::head() {
 
 // Nearly all of a trace is made of these: from parts that are made once.
 void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
-  const std::uint64_t begin = relative(slice.begin_ns), end = relative(slice.end_ns);
+  const auto [begin_at, end_at] = in_window(slice.begin_ns, slice.end_ns);
+  const std::uint64_t begin = begin_at, end = end_at;
   if (begin >= end) return;
   const bool missing = slice.frame == kRootMissing;
   json_.element([&](std::string& out) {
@@ -299,6 +303,7 @@ void TraceFile::merged(const SliceMerger::Merged& slices) {
 
 void TraceFile::flow(char end, const char* category, std::uint64_t id, std::int32_t pid,
                      std::int64_t tid, std::uint64_t time_ns) {
+  if (relative(time_ns) < window_.from_ns || relative(time_ns) >= window_.to_ns) return;
   json_.line_break();
   json_.begin_object();
   json_.field("ph", std::string_view(&end, 1));
@@ -347,9 +352,14 @@ std::uint64_t TraceFile::relative(std::uint64_t ns) const {
   return ns > shared_.base_ns ? ns - shared_.base_ns : 0;
 }
 
+TraceFile::Times TraceFile::in_window(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+  const std::uint64_t begin = std::max(relative(begin_ns), window_.from_ns);
+  return {begin, std::max(begin, std::min(relative(end_ns), window_.to_ns))};
+}
+
 bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
                             std::uint64_t begin_ns, std::uint64_t end_ns) {
-  std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
+  const auto [begin, end] = in_window(begin_ns, end_ns);
   if (begin >= end) return false;
   const auto [before, draw] = merger_.add({pid, tid}, begin, end);
   if (before) merged(*before);
@@ -359,7 +369,7 @@ bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid
 
 bool TraceFile::sampled_slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
                                     std::uint64_t begin_ns, std::uint64_t end_ns) {
-  std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
+  const auto [begin, end] = in_window(begin_ns, end_ns);
   if (begin < end) open_slice(kind, pid, tid, begin, end);
   return begin < end;
 }

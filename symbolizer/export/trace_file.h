@@ -15,6 +15,7 @@
 #include "symbolizer/attribution/spans.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
+#include "symbolizer/export/chrome.h"
 #include "symbolizer/export/trace_merge.h"
 #include "symbolizer/profile/analysis.h"
 
@@ -89,7 +90,8 @@ struct TraceShared {
 class TraceFile {
  public:
   // Slices shorter than the grain are merged; stacks and waits come merged already.
-  TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0);
+  TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0,
+            const TraceWindow& window = {});
   bool failed() const { return json_.failed(); }
   // Everything up to the first slice; only these rows may be drawn.
   void begin(std::span<const TraceRow> rows);
@@ -129,12 +131,18 @@ class TraceFile {
   void threads(const TraceRow& row);
   void compile_args(CompileIndex index, const char* kind);
   std::uint64_t relative(std::uint64_t ns) const;
+  struct Times {
+    std::uint64_t begin = 0, end = 0;  // from the start of the trace on
+  };
+  // What of it is in the window; equal: nothing.
+  Times in_window(std::uint64_t begin_ns, std::uint64_t end_ns) const;
 
   TraceShared& shared_;
   std::unique_ptr<ByteSink> sink_;
   JsonWriter json_;
   std::set<std::int32_t> named_;  // processes
   std::uint64_t grain_ns_;
+  TraceWindow window_;
   SliceMerger merger_;
 };
 

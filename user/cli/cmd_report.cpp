@@ -75,6 +75,7 @@ int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line
   const Analysis analysis(attribution, line.exports.cpu_only);
   ExportSettings settings;
   settings.max_trace_bytes = line.exports.max_trace_bytes;
+  settings.window = line.exports.window;
   settings.user_packages = line.exports.user_code;
   settings.note = [&](const std::string& sentence) {
     terminal.line("note: " + sentence + "; --max-trace-size sets the limit");
