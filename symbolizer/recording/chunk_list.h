@@ -35,7 +35,8 @@
   X(kLockSamples, 24, "lock samples", LockSample, lock_samples, lock_sample)           \
   X(kMemoryPeaks, 25, "memory peaks", MemoryPeak, memory_peaks, memory_peak)           \
   X(kModuleSamples, 26, "module samples", ModuleSample, module_samples, module_sample) \
-  X(kRegionRuns, 27, "region runs", RegionRuns, region_runs, region_runs)
+  X(kRegionRuns, 27, "region runs", RegionRuns, region_runs, region_runs)              \
+  X(kAnnotations, 28, "annotations", Annotation, annotations, annotation)
 
 // Chunks that are not rows of Tables. X(kind, number, name).
 #define DYNPROF_OTHER_CHUNKS(X) \

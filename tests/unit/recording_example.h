@@ -168,6 +168,12 @@ inline void write_example(RecordingWriter& writer) {
                           .context = context,
                           .use = LineUse::kLowering,
                           .module = writer.string("L['self'].blocks.0")});
+    writer.annotation({.begin_ns = time - 700,
+                       .end_ns = time,
+                       .thread = main,
+                       .kind = AnnotationKind::kNvtx,
+                       .end_seen = round != 1,
+                       .name = writer.string("warmup")});
     writer.memory_peak({.time_ns = time + 40, .pid = 4300 + round, .bytes = 77 << 20});
     writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
     writer.region_runs(
