@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "symbolizer/export/annotation_trace.h"
 #include "symbolizer/export/exact_trace.h"
 #include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_trace.h"
@@ -152,6 +153,7 @@ class Trace {
       drawn_[i]->close();
     }
     if (!file_.failed()) exact_.write(file_);
+    if (whole_ && !file_.failed()) write_annotations(shared_, file_);
     if (whole_ && !file_.failed()) write_gpu_slices(shared_, file_);
     if (whole_ && !file_.failed()) write_process_slices(shared_, file_);
     return file_.finish();

@@ -20,6 +20,7 @@ constexpr std::int64_t kMaxTid = 4'194'304;
 constexpr std::int64_t kSpanRowBase = 1'000'000'000;  // "1000012345" still shows the tid
 constexpr std::int64_t kRunRowBase = 2'000'000'000;
 constexpr std::int64_t kOperatorRowBase = 3'000'000'000;
+constexpr std::int64_t kAnnotationRowBase = 4'000'000'000;
 constexpr std::int64_t kBadTidBase = std::int64_t{1} << 33;
 
 // Kineto's "kernel" is a GPU kernel and tools add those up: the operating system's get a word of
@@ -45,6 +46,7 @@ std::int64_t TraceRow::frames_tid() const {
 std::int64_t TraceRow::spans_tid() const { return kSpanRowBase + frames_tid(); }
 std::int64_t TraceRow::runs_tid() const { return kRunRowBase + frames_tid(); }
 std::int64_t TraceRow::operators_tid() const { return kOperatorRowBase + frames_tid(); }
+std::int64_t TraceRow::annotations_tid() const { return kAnnotationRowBase + frames_tid(); }
 
 void FrameTexts::append_end(std::string& out, FrameId frame) {
   const ResolvedFrame& resolved = frames_[frame];

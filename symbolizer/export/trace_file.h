@@ -35,6 +35,7 @@ struct TraceRow {
   std::int64_t spans_tid() const;
   std::int64_t runs_tid() const;
   std::int64_t operators_tid() const;
+  std::int64_t annotations_tid() const;
 };
 
 // The end of a slice's JSON: what all slices of a function have in common is made when it is first drawn.

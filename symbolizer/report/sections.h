@@ -45,6 +45,8 @@ void append_processes(std::string& out, const Selection& selection);
 void append_waited_for(std::string& out, const Selection& selection, CompileIndex compile);
 // Runs of compiled regions.
 void append_regions(std::string& out, const Selection& selection);
+// Ranges that the program marks in itself.
+void append_annotations(std::string& out, const Selection& selection);
 // Torch's operators, from sampled stacks.
 void append_operators(std::string& out, const Selection& selection);
 void append_gpu(std::string& out, const Selection& selection);

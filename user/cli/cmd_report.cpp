@@ -131,6 +131,7 @@ Result<ReportOptions> report_options(const ReportArguments& arguments,
   options.children = arguments.children;
   options.losses = arguments.losses;
   options.user_packages = arguments.user_code;
+  options.annotation = arguments.annotation;
   if (!arguments.compile.empty()) {
     ASSIGN_OR_RETURN(options.compiles, find_compiles(attribution, arguments.compile));
     options.tables = true;  // one compile: its two tables too

@@ -142,6 +142,11 @@ void add_report(CLI::App& app, CommandLine& line) {
                    "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
   add_user_code(*verb, line.report.user_code);
+  verb->add_option(
+          "--annotation", line.report.annotation,
+          "only samples inside ranges of this name (record_function, NVTX, ITT); NAME*: that "
+          "begin so")
+      ->type_name("NAME");
   verb->add_flag("--losses", line.report.losses, "list what was lost or is incomplete");
   verb->add_flag("--stdio", line.report.stdio, "ignored, for compatibility with perf");
 }

@@ -35,6 +35,7 @@ struct ReportArguments {
   bool stdio = false;                  // changes nothing
   std::string symbols;                 // directory of files to take native names from
   std::vector<std::string> user_code;  // packages, see ReportOptions
+  std::string annotation;              // see ReportOptions
 };
 
 struct ExportOptions {
