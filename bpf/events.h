@@ -13,10 +13,11 @@
 #include "bpf/targets.h"
 
 /* Events that are one struct and nothing else: X(kind, number, struct). */
-#define DP_PLAIN_EVENTS(X)                                               \
-  X(DP_EVENT_PHASE, 5, dp_phase_event) /* torch reads the clock */       \
-  X(DP_EVENT_PROBE, 6, dp_probe_event) /* one of torch's native calls */ \
-  X(DP_EVENT_WAIT, 9, dp_wait_event)   /* time a thread was off the CPU */
+#define DP_PLAIN_EVENTS(X)                                                            \
+  X(DP_EVENT_PHASE, 5, dp_phase_event)            /* torch reads the clock */         \
+  X(DP_EVENT_PROBE, 6, dp_probe_event)            /* one of torch's native calls */   \
+  X(DP_EVENT_WAIT, 9, dp_wait_event)              /* time a thread was off the CPU */ \
+  X(DP_EVENT_ANNOTATION, 12, dp_annotation_event) /* a range that the program marks */
 
 enum dp_event_kind {
   DP_EVENT_SAMPLE = 1,
@@ -235,6 +236,34 @@ struct dp_probe_event {
   };
 };
 DP_ASSERT_SIZE(dp_probe_event, 64 + DP_PROBE_NAME_BYTES);
+
+enum dp_annotation_edge {
+  DP_ANNOTATION_BEGIN = 1,
+  DP_ANNOTATION_END = 2,
+  /* The process marks too many: from now on nothing of them is sent. */
+  DP_ANNOTATION_TOO_OFTEN = 3,
+  /* The process uses record_function: its objects are to be probed as well. Its first ranges are not recorded. */
+  DP_ANNOTATION_USED = 4,
+};
+
+/* As in a recording: AnnotationKind in symbolizer/recording/torch_model.h. */
+enum dp_annotation_kind {
+  DP_ANNOTATION_RECORD_FUNCTION = 1, /* id: address of its object */
+  DP_ANNOTATION_ITT = 2,
+  DP_ANNOTATION_NVTX = 3, /* id: the domain, 0: the default one */
+};
+
+/* A range that a thread marks begins or ends. An end has the kind and the id of the begin. */
+struct dp_annotation_event {
+  struct dp_event_header header;
+  __u64 id;
+  __u16 kind; /* enum dp_annotation_kind */
+  __u16 edge; /* enum dp_annotation_edge */
+  __u16 name_size;
+  __u16 pad;
+  char name[DP_ANNOTATION_NAME_BYTES]; /* of a begin, cut */
+};
+DP_ASSERT_SIZE(dp_annotation_event, 40 + DP_ANNOTATION_NAME_BYTES);
 
 /* Times of CPU are of the whole process, all threads: those that were released, and the one that
  * makes the event as of the last tick. REAPED: as wait4 reports it to the parent. */

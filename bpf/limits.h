@@ -38,6 +38,11 @@
  * above which they are removed: a run of a region takes four, of a backward two (docs/development/overhead.md). */
 #define DP_RUN_EVENTS_PER_SECOND 200
 #define DP_RUN_HITS_PER_SECOND 10000
+/* Bytes of an annotation's name; record_functions that one thread may have open at once; and how many begins and ends
+ * of annotations in a second are too many. A record_function counts as four, another range as two. */
+#define DP_ANNOTATION_NAME_BYTES 128
+#define DP_OPEN_RECORDS 32
+#define DP_ANNOTATION_HITS_PER_SECOND 8000
 /* Threads whose thread-locals of torch are known at once, over all processes. */
 #define DP_MAX_TORCH_THREADS 4096
 /* Processes followed at once; beyond this new children are counted as not followed. */

@@ -9,6 +9,7 @@
  *   torch::autograd::PyNode::apply(variable_list&&)    begin of a run of an autograd node
  *   torch::autograd::PyNode::to_variable_list          ... its end: apply calls it last
  *   throw_python_error()                               ... its end by an exception
+ *   and those of annotations.bpf.h
  *
  * Entries only. A return probe replaces the return address by that of a trampoline without unwind
  * information: a C++ exception through such a frame ends the process, and so does a switch of stacks.
@@ -289,3 +290,5 @@ int node_raised(struct pt_regs* ctx) {
   fill_event(&event, &probe, DP_PROBE_NODE_RAISED);
   return run_ends(&probe, &event);
 }
+
+#include "bpf/annotations.bpf.h"

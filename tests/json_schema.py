@@ -1,4 +1,4 @@
-"""A validator for the part of JSON Schema (draft 2020-12) that docs/reference/compiles.schema.json uses."""
+"""A validator for the part of JSON Schema (draft 2020-12) that docs/reference/*.schema.json use."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import re
 import support
 
 COMPILES = support.REPO / "docs" / "reference" / "compiles.schema.json"
+OPERATORS = COMPILES.with_name("operators.schema.json")
 TYPES = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
@@ -66,3 +67,7 @@ def member_problems(value, schema, root, at):
 
 def compiles_problems(document):
     return list(problems(document, json.loads(COMPILES.read_text(encoding="utf-8"))))
+
+
+def operators_problems(document):
+    return list(problems(document, json.loads(OPERATORS.read_text(encoding="utf-8"))))

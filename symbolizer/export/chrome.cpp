@@ -6,9 +6,11 @@
 #include <optional>
 #include <utility>
 
+#include "symbolizer/export/annotation_trace.h"
 #include "symbolizer/export/exact_trace.h"
 #include "symbolizer/export/formats.h"
 #include "symbolizer/export/gpu_trace.h"
+#include "symbolizer/export/operator_trace.h"
 #include "symbolizer/export/process_trace.h"
 #include "symbolizer/export/select.h"
 #include "symbolizer/export/trace_file.h"
@@ -20,7 +22,7 @@ namespace {
 // What samples tell of one thread in one file: its stacks, and compiles no edges tell of.
 struct DrawnRow {
   DrawnRow(TraceShared& shared, std::size_t number, const ExactTrace& exact_part, TraceFile& to,
-           std::uint64_t grain)
+           std::uint64_t grain, bool with_operators)
       : row(number),
         grain_ns(grain),
         drawn(shared.rows[number]),
@@ -32,7 +34,9 @@ struct DrawnRow {
         emit_frame([this](const FrameSlice& slice) { file.frame(drawn, slice); }),
         emit_span([this](const SpanSlice& slice) {
           exact.draws_on(row) ? beside.push_back(slice) : file.span(drawn, slice);
-        }) {}
+        }) {
+    if (with_operators) operators.emplace(shared, to, drawn, std::max(shared.period_ns, grain));
+  }
   DrawnRow(const DrawnRow&) = delete;
   DrawnRow& operator=(const DrawnRow&) = delete;
 
@@ -45,6 +49,7 @@ struct DrawnRow {
     bool is_exact = at.compile != kNoCompile && compiles[at.compile].timing != kNoIndex;
     spans.add(at.sample.time_ns, is_exact ? kNoCompile : at.compile, at.phase, emit_span);
     frames.add(at.sample.time_ns, at.sample.stack, skip, root_missing, emit_frame);
+    if (operators) operators->add(at.sample.time_ns, at.sample.stack);
   }
   void wait(const Wait& wait, std::uint32_t skip, bool root_missing) {
     if (short_waits.add(wait, grain_ns)) return keep_stack(wait, skip, root_missing);
@@ -53,12 +58,15 @@ struct DrawnRow {
     const std::uint64_t begin =
         frames.wait(wait.begin_ns, wait.end_ns(), wait.stack, skip, root_missing,
                     wait.kind == WaitKind::kPreempted, emit_frame);
+    if (operators)
+      operators->wait(wait.begin_ns, wait.end_ns(), wait.stack, wait.kind == WaitKind::kPreempted);
     file.wait(drawn, begin, wait);
   }
   void close() {
     draw_short_waits();
     spans.close(emit_span);
     frames.close(emit_frame);
+    if (operators) operators->close();
     exact.write_beside(file, row, std::move(beside));
   }
 
@@ -75,6 +83,9 @@ struct DrawnRow {
     const std::uint64_t begin =
         frames.wait(waits.begin_ns, waits.end_ns, longest.stack, short_skip, short_root_missing,
                     longest.kind == WaitKind::kPreempted, emit_frame);
+    if (operators)
+      operators->wait(waits.begin_ns, waits.end_ns, longest.stack,
+                      longest.kind == WaitKind::kPreempted);
     waits.count == 1 ? file.wait(drawn, begin, longest) : file.waits(drawn, begin, waits);
   }
 
@@ -91,6 +102,7 @@ struct DrawnRow {
   std::vector<SpanSlice> beside;  // on a row that edges tell of too
   FrameRow frames;
   SpanRow spans;
+  std::optional<OperatorSlices> operators;  // only in the trace of everything
   FrameRow::Emit emit_frame;
   SpanRow::Emit emit_span;
 };
@@ -98,13 +110,13 @@ struct DrawnRow {
 class Trace {
  public:
   Trace(TraceShared& shared, const std::vector<CompileIndex>& compiles,
-        std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns)
+        std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns, const TraceWindow& window)
       : shared_(shared),
         whole_(compiles.empty()),
         compiles_(compiles),
         next_wait_(shared.rows.size(), 0),
         exact_(shared, compiles),
-        file_(shared, std::move(sink), grain_ns) {
+        file_(shared, std::move(sink), grain_ns, window) {
     std::vector<bool> wanted(shared.rows.size(), whole_);
     for (CompileIndex compile : compiles) {
       ThreadId thread = shared.attribution.compiles()[compile].thread;
@@ -115,9 +127,10 @@ class Trace {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (!wanted[i]) continue;
       rows.push_back(shared.rows[i]);
-      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_, grain_ns);
+      drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_, grain_ns, whole_);
     }
     file_.begin(rows);
+    if (whole_) write_operator_rows(shared, file_);
     if (whole_) write_gpu_rows(shared, file_);
     if (whole_) write_process_rows(shared, file_);
   }
@@ -140,6 +153,7 @@ class Trace {
       drawn_[i]->close();
     }
     if (!file_.failed()) exact_.write(file_);
+    if (whole_ && !file_.failed()) write_annotations(shared_, file_);
     if (whole_ && !file_.failed()) write_gpu_slices(shared_, file_);
     if (whole_ && !file_.failed()) write_process_slices(shared_, file_);
     return file_.finish();
@@ -234,8 +248,9 @@ class Traces {
   void start(Slot& slot) {
     auto sink = slot.planned.open();
     if (sink) {
-      slot.trace = std::make_unique<Trace>(shared_, slot.planned.target.compiles,
-                                           std::move(sink).value(), slot.planned.grain_ns);
+      slot.trace =
+          std::make_unique<Trace>(shared_, slot.planned.target.compiles, std::move(sink).value(),
+                                  slot.planned.grain_ns, slot.planned.target.window);
     } else {
       slot.done = true;
       keep_error(std::move(sink).error());
@@ -335,20 +350,24 @@ Result<TraceMerges> write_chrome_traces(const Analysis& analysis, std::vector<Tr
 }
 
 Result<TraceMerges> write_chrome_trace(const Analysis& analysis, std::vector<CompileIndex> compiles,
-                                       std::unique_ptr<ByteSink> sink, std::uint64_t max_bytes) {
+                                       std::unique_ptr<ByteSink> sink, std::uint64_t max_bytes,
+                                       const TraceWindow& window) {
   std::vector<TraceTarget> targets(1);
   targets[0].compiles = std::move(compiles);
+  targets[0].window = window;
   targets[0].open = [&]() -> Result<std::unique_ptr<ByteSink>> { return std::move(sink); };
   return write_chrome_traces(analysis, std::move(targets), max_bytes);
 }
 
 Result<void> export_chrome(const ExportRequest& request) {
   ASSIGN_OR_RETURN(std::unique_ptr<ByteSink> sink, request.open());
-  const std::uint64_t limit = request.settings.max_trace_bytes;
+  const ExportSettings& settings = request.settings;
+  const std::uint64_t limit = settings.max_trace_bytes;
   ASSIGN_OR_RETURN(const TraceMerges merges,
-                   write_chrome_trace(request.analysis, request.compiles, std::move(sink), limit));
-  if (const std::string merged = merges.sentence(limit); !merged.empty() && request.settings.note)
-    request.settings.note(merged);
+                   write_chrome_trace(request.analysis, request.compiles, std::move(sink), limit,
+                                      settings.window));
+  if (const std::string merged = merges.sentence(limit); !merged.empty() && settings.note)
+    settings.note(merged);
   return {};
 }
 

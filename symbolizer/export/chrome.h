@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,12 @@
 
 namespace dynprof {
 
+// A part of the recording, from its start on. What lasts longer is cut; slices keep their times.
+struct TraceWindow {
+  std::uint64_t from_ns = 0;
+  std::uint64_t to_ns = std::numeric_limits<std::uint64_t>::max();
+};
+
 // One trace file to write: everything (no compiles), or the samples of these compiles without the
 // frames that called them. `open` is called when the first sample for it comes, and the file is
 // finished with its last one, so that hundreds of compiles need only as many open files as there
@@ -20,6 +27,7 @@ namespace dynprof {
 struct TraceTarget {
   std::vector<CompileIndex> compiles;
   std::function<Result<std::unique_ptr<ByteSink>>()> open;
+  TraceWindow window{};
 };
 
 // Of the whole trace, and of the traces of all compiles together, before compression.
@@ -42,6 +50,7 @@ Result<TraceMerges> write_chrome_traces(const Analysis& analysis, std::vector<Tr
 // One of them, of everything or of these compiles.
 Result<TraceMerges> write_chrome_trace(const Analysis& analysis, std::vector<CompileIndex> compiles,
                                        std::unique_ptr<ByteSink> sink,
-                                       std::uint64_t max_bytes = kMaxTraceBytes);
+                                       std::uint64_t max_bytes = kMaxTraceBytes,
+                                       const TraceWindow& window = {});
 
 }  // namespace dynprof

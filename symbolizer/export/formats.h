@@ -25,7 +25,9 @@
   X("dot", export_dot, ".dot",                                                                    \
     "the same in Graphviz' DOT language")                                                         \
   X("json", export_json, ".json",                                                                 \
-    "compiles.json, or only the compiles of --compile")
+    "compiles.json, or only the compiles of --compile")                                           \
+  X("operators", export_operators, ".operators.json",                                             \
+    "operators.json: torch's operators on sampled stacks, by region and user line")
 // clang-format on
 
 namespace dynprof {

@@ -19,6 +19,7 @@ struct ExportSettings {
   std::uint64_t max_trace_bytes = kMaxTraceBytes;         // of a chrome trace
   std::vector<std::string> user_packages{};               // of html, see ReportOptions
   std::function<void(const std::string& sentence)> note;  // something worth knowing; may be empty
+  TraceWindow window{};                                   // of a chrome trace
 };
 
 // The new file `path`, "-" for stdout; compressed if the name ends in ".gz".

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -18,6 +19,8 @@ namespace {
 constexpr std::int64_t kMaxTid = 4'194'304;
 constexpr std::int64_t kSpanRowBase = 1'000'000'000;  // "1000012345" still shows the tid
 constexpr std::int64_t kRunRowBase = 2'000'000'000;
+constexpr std::int64_t kOperatorRowBase = 3'000'000'000;
+constexpr std::int64_t kAnnotationRowBase = 4'000'000'000;
 constexpr std::int64_t kBadTidBase = std::int64_t{1} << 33;
 
 // Kineto's "kernel" is a GPU kernel and tools add those up: the operating system's get a word of
@@ -42,6 +45,8 @@ std::int64_t TraceRow::frames_tid() const {
 
 std::int64_t TraceRow::spans_tid() const { return kSpanRowBase + frames_tid(); }
 std::int64_t TraceRow::runs_tid() const { return kRunRowBase + frames_tid(); }
+std::int64_t TraceRow::operators_tid() const { return kOperatorRowBase + frames_tid(); }
+std::int64_t TraceRow::annotations_tid() const { return kAnnotationRowBase + frames_tid(); }
 
 void FrameTexts::append_end(std::string& out, FrameId frame) {
   const ResolvedFrame& resolved = frames_[frame];
@@ -77,7 +82,8 @@ TraceShared::TraceShared(const Analysis& analysis)
       base_ns(attribution.recording().meta().start_ns),
       gpu(analysis.gpu()),
       waits(analysis.waits()),
-      processes(analysis.processes()) {
+      processes(analysis.processes()),
+      operators(analysis.operators()) {
   child_rows = child_process_rows(processes);
   children_left_out = child_processes_left_out(processes);
   std::map<std::pair<std::int32_t, std::int32_t>, std::uint32_t> known;
@@ -115,15 +121,19 @@ TraceShared::TraceShared(const Analysis& analysis)
     if (wait.kind != WaitKind::kNone && wait.span_ns == wait.length_ns)
       waits_of_row[row_of_thread[wait.thread]].push_back(i);
   }
+  for (const StackCount& count : analysis.counts().all())
+    if (operators.call_of(count.stack) != 0) rows[row_of_thread[count.thread]].has_operators = true;
   for (const GpuCall& call : gpu.calls())
     if (call.thread != kNoThread) rows[row_of_thread[call.thread]].has_runs = true;
 }
 
-TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns)
+TraceFile::TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns,
+                     const TraceWindow& window)
     : shared_(shared),
       sink_(std::move(sink)),
       json_(*sink_),
       grain_ns_(grain_ns),
+      window_(window),
       merger_(grain_ns) {}
 
 void TraceFile::begin(std::span<const TraceRow> rows) {
@@ -165,7 +175,8 @@ void TraceFile::head() {
 
 // Nearly all of a trace is made of these: from parts that are made once.
 void TraceFile::frame(const TraceRow& row, const FrameSlice& slice) {
-  const std::uint64_t begin = relative(slice.begin_ns), end = relative(slice.end_ns);
+  const auto [begin_at, end_at] = in_window(slice.begin_ns, slice.end_ns);
+  const std::uint64_t begin = begin_at, end = end_at;
   if (begin >= end) return;
   const bool missing = slice.frame == kRootMissing;
   json_.element([&](std::string& out) {
@@ -251,7 +262,7 @@ std::string TraceFile::what_for(const TraceRow& row, const Wait& wait) const {
 }
 
 void TraceFile::wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wait) {
-  if (!stack_slice_begin("idle", row, begin_ns, wait.end_ns())) return;
+  if (!sampled_slice_begin("idle", row.pid, row.frames_tid(), begin_ns, wait.end_ns())) return;
   const bool preempted = wait.kind == WaitKind::kPreempted;
   json_.field("name", preempted ? std::string("preempted") : "wait: " + what_for(row, wait));
   json_.key("args");
@@ -266,7 +277,7 @@ void TraceFile::wait(const TraceRow& row, std::uint64_t begin_ns, const Wait& wa
 }
 
 void TraceFile::waits(const TraceRow& row, std::uint64_t begin_ns, const MergedWaits& waits) {
-  if (!stack_slice_begin("idle", row, begin_ns, waits.end_ns)) return;
+  if (!sampled_slice_begin("idle", row.pid, row.frames_tid(), begin_ns, waits.end_ns)) return;
   json_.field("name", std::to_string(waits.count) + " short waits");
   json_.key("args");
   json_.begin_object();
@@ -294,6 +305,7 @@ void TraceFile::merged(const SliceMerger::Merged& slices) {
 
 void TraceFile::flow(char end, const char* category, std::uint64_t id, std::int32_t pid,
                      std::int64_t tid, std::uint64_t time_ns) {
+  if (relative(time_ns) < window_.from_ns || relative(time_ns) >= window_.to_ns) return;
   json_.line_break();
   json_.begin_object();
   json_.field("ph", std::string_view(&end, 1));
@@ -342,9 +354,14 @@ std::uint64_t TraceFile::relative(std::uint64_t ns) const {
   return ns > shared_.base_ns ? ns - shared_.base_ns : 0;
 }
 
+TraceFile::Times TraceFile::in_window(std::uint64_t begin_ns, std::uint64_t end_ns) const {
+  const std::uint64_t begin = std::max(relative(begin_ns), window_.from_ns);
+  return {begin, std::max(begin, std::min(relative(end_ns), window_.to_ns))};
+}
+
 bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
                             std::uint64_t begin_ns, std::uint64_t end_ns) {
-  std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
+  const auto [begin, end] = in_window(begin_ns, end_ns);
   if (begin >= end) return false;
   const auto [before, draw] = merger_.add({pid, tid}, begin, end);
   if (before) merged(*before);
@@ -352,12 +369,11 @@ bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid
   return draw;
 }
 
-bool TraceFile::stack_slice_begin(const char* kind, const TraceRow& row, std::uint64_t begin_ns,
-                                  std::uint64_t end_ns) {
-  std::uint64_t begin = relative(begin_ns), end = relative(end_ns);
-  if (begin >= end) return false;
-  open_slice(kind, row.pid, row.frames_tid(), begin, end);
-  return true;
+bool TraceFile::sampled_slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
+                                    std::uint64_t begin_ns, std::uint64_t end_ns) {
+  const auto [begin, end] = in_window(begin_ns, end_ns);
+  if (begin < end) open_slice(kind, pid, tid, begin, end);
+  return begin < end;
 }
 
 // Times from the start of the trace on.

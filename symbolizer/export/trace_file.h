@@ -15,23 +15,27 @@
 #include "symbolizer/attribution/spans.h"
 #include "symbolizer/base/file_output.h"
 #include "symbolizer/base/json_writer.h"
+#include "symbolizer/export/chrome.h"
 #include "symbolizer/export/trace_merge.h"
 #include "symbolizer/profile/analysis.h"
 
 namespace dynprof {
 
-// A thread with its rows: stacks (the tid itself), compiles, and runs of compiled regions.
+// A thread with its rows: stacks (the tid itself), compiles, runs of compiled regions, and operators.
 struct TraceRow {
   std::int32_t pid = 0;
   std::int32_t tid = 0;
   StringId comm = 0;
   bool has_compiles = false;
   bool has_runs = false;
+  bool has_operators = false;
   std::string frames_place{};  // `,"pid":1,"tid":2,"ts":` of a slice of its stacks
 
   std::int64_t frames_tid() const;
   std::int64_t spans_tid() const;
   std::int64_t runs_tid() const;
+  std::int64_t operators_tid() const;
+  std::int64_t annotations_tid() const;
 };
 
 // The end of a slice's JSON: what all slices of a function have in common is made when it is first drawn.
@@ -74,6 +78,7 @@ struct TraceShared {
   const Waits& waits;
   std::vector<std::vector<std::uint32_t>> waits_of_row;  // those to draw, by begin
   const ProcessTree& processes;
+  const Operators& operators;
   // Names of the child processes drawn, and their places among processes.
   struct ChildRow {
     std::string name;
@@ -86,7 +91,8 @@ struct TraceShared {
 class TraceFile {
  public:
   // Slices shorter than the grain are merged; stacks and waits come merged already.
-  TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0);
+  TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0,
+            const TraceWindow& window = {});
   bool failed() const { return json_.failed(); }
   // Everything up to the first slice; only these rows may be drawn.
   void begin(std::span<const TraceRow> rows);
@@ -111,12 +117,13 @@ class TraceFile {
   // it is after the start of the trace, or it is merged with others.
   bool slice_begin(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin_ns,
                    std::uint64_t end_ns);
+  // The same for what samples show, of which a trace that would be too large has fewer.
+  bool sampled_slice_begin(const char* category, std::int32_t pid, std::int64_t tid,
+                           std::uint64_t begin_ns, std::uint64_t end_ns);
   JsonWriter& json() { return json_; }
 
  private:
   void head();
-  bool stack_slice_begin(const char* category, const TraceRow& row, std::uint64_t begin_ns,
-                         std::uint64_t end_ns);
   void open_slice(const char* category, std::int32_t pid, std::int64_t tid, std::uint64_t begin,
                   std::uint64_t end);
   void merged(const SliceMerger::Merged& slices);
@@ -125,12 +132,18 @@ class TraceFile {
   void threads(const TraceRow& row);
   void compile_args(CompileIndex index, const char* kind);
   std::uint64_t relative(std::uint64_t ns) const;
+  struct Times {
+    std::uint64_t begin = 0, end = 0;  // from the start of the trace on
+  };
+  // What of it is in the window; equal: nothing.
+  Times in_window(std::uint64_t begin_ns, std::uint64_t end_ns) const;
 
   TraceShared& shared_;
   std::unique_ptr<ByteSink> sink_;
   JsonWriter json_;
   std::set<std::int32_t> named_;  // processes
   std::uint64_t grain_ns_;
+  TraceWindow window_;
   SliceMerger merger_;
 };
 

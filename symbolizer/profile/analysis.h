@@ -20,6 +20,7 @@
 #include "symbolizer/attribution/waits.h"
 #include "symbolizer/profile/dynamo_profile.h"
 #include "symbolizer/profile/functions.h"
+#include "symbolizer/profile/operators.h"
 #include "symbolizer/profile/profile.h"
 #include "symbolizer/profile/stack_counts.h"
 #include "symbolizer/profile/timeline.h"
@@ -57,6 +58,7 @@ class Analysis {
   const GpuWork& gpu() const { return gpu_.get(attribution_); }
   const RegionRunStats& regions() const { return regions_.get(tables()); }
   const StackIndex& stacks() const { return stacks_.get(tables()); }
+  const Operators& operators() const { return operators_.get(tables(), attribution_.frames()); }
   const Functions& functions() const { return functions_.get(attribution_.frames()); }
 
   // What a profile of the compile is made of: its samples, and its waits unless `cpu_only`.
@@ -108,6 +110,7 @@ class Analysis {
   Lazy<StackIndex> stacks_;
   Lazy<Functions> functions_;
   Lazy<Folded> whole_, compiles_, whole_python_, compiles_python_;
+  Lazy<Operators> operators_;
 };
 
 }  // namespace dynprof

@@ -355,4 +355,19 @@ struct RowFormat<RegionRuns> : PlainRows {
   }
 };
 
+template <>
+struct RowFormat<Annotation> : PlainRows {
+  static constexpr auto kTime = &Annotation::begin_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const Annotation& before) {
+    v.difference(row.begin_ns, before.begin_ns);
+    v.difference(row.end_ns, row.begin_ns);
+    v.require(row.begin_ns <= row.end_ns);
+    v.ref(Ref::kNeededThread, row.thread, before.thread);
+    v.enumeration(row.kind, AnnotationKind::kRecordFunction, AnnotationKind::kNvtx);
+    v.flag(row.end_seen);
+    v.ref(Ref::kString, row.name, before.name);
+  }
+};
+
 }  // namespace dynprof::recording

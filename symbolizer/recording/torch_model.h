@@ -90,6 +90,24 @@ enum class RunsThen : std::uint8_t {
   kNotCounted = 1,  // the process ran them too often; of a row without a name
 };
 
+// How a program marks a range of its own.
+enum class AnnotationKind : std::uint8_t {
+  kRecordFunction = 1,  // torch.profiler.record_function
+  kItt = 2,             // torch.profiler.itt
+  kNvtx = 3,            // torch.cuda.nvtx, nvtxRangePush
+};
+
+// A range that a thread marked, with exact times.
+struct Annotation {
+  std::uint64_t begin_ns = 0;
+  std::uint64_t end_ns = 0;
+  ThreadId thread = 0;
+  AnnotationKind kind = AnnotationKind::kRecordFunction;
+  bool end_seen = true;  // false: it was open until then, at least
+  StringId name = 0;     // cut to 127 bytes; 0: it could not be read
+  bool operator==(const Annotation&) const = default;
+};
+
 // Runs of a region that began in a time, or with `name` 0: in that time all runs of the process were counted.
 struct RegionRuns {
   std::uint64_t begin_ns = 0;

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <set>
 
+#include "symbolizer/report/annotation_rows.h"
 #include "symbolizer/report/findings.h"
 #include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
@@ -27,6 +28,7 @@ void append_tables(std::string& out, const Selection& selection) {
   if (selection.samples > 0) {
     append_symbol_table(out, selection);
     append_user_lines(out, selection);
+    append_operators(out, selection);
   } else {
     append_comment(out, "No samples.");
   }
@@ -59,7 +61,11 @@ Selection select_samples(const Analysis& analysis, const ReportOptions& options)
   selection.compiles.erase(std::unique(selection.compiles.begin(), selection.compiles.end()),
                            selection.compiles.end());
   const std::vector<bool> helpers = helper_threads(analysis);
-  for (StackCount count : analysis.counts().all()) {
+  const auto all = analysis.counts().all();
+  const std::vector<StackCount> counts = options.annotation.empty()
+                                             ? std::vector<StackCount>(all.begin(), all.end())
+                                             : counts_inside(analysis, options.annotation);
+  for (StackCount count : counts) {
     // Compilers and compile workers have no Python or no torch that says so.
     if (count.compile == kNoCompile && count.phase == Phase::kRuntime && helpers[count.thread])
       count.phase = Phase::kKernelCompile;
@@ -93,6 +99,7 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     if (whole) append_start_up(out, selection);
     if (whole) append_regions(out, selection);
     if (whole) append_kernels(out, selection);
+    if (whole) append_annotations(out, selection);
     append_tables(out, selection);
     append_modules(out, selection);
     append_processes(out, selection);

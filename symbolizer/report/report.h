@@ -22,6 +22,8 @@ struct ReportOptions {
   bool tables = false;         // per compile: 20 rows by tottime and 20 by cumtime
   bool losses = false;         // what is lost or incomplete in full, at the end
   std::vector<std::string> user_packages{};  // installed, and user code all the same
+  // Only samples inside ranges of this name that the program marked; '*' at its end: that begin so. "": all.
+  std::string annotation{};
 };
 
 std::string render_report(const Analysis& analysis, const ReportOptions& options);

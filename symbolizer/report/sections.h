@@ -47,6 +47,10 @@ void append_waited_for(std::string& out, const Selection& selection, CompileInde
 void append_regions(std::string& out, const Selection& selection);
 // Kernels that Inductor generated.
 void append_kernels(std::string& out, const Selection& selection);
+// Ranges that the program marks in itself.
+void append_annotations(std::string& out, const Selection& selection);
+// Torch's operators, from sampled stacks.
+void append_operators(std::string& out, const Selection& selection);
 void append_gpu(std::string& out, const Selection& selection);
 // What threads waited for: of the whole recording, or of one compile.
 void append_waits(std::string& out, const Selection& selection);

@@ -177,6 +177,12 @@ inline void write_example(RecordingWriter& writer) {
                              .node = 5,
                              .nodes = 70});
     writer.memory_sample({.time_ns = time + 40, .pid = 4242, .bytes = 88 << 20});
+    writer.annotation({.begin_ns = time - 700,
+                       .end_ns = time,
+                       .thread = main,
+                       .kind = AnnotationKind::kNvtx,
+                       .end_seen = round != 1,
+                       .name = writer.string("warmup")});
     writer.memory_peak({.time_ns = time + 40, .pid = 4300 + round, .bytes = 77 << 20});
     writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
     writer.region_runs(

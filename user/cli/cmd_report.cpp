@@ -75,6 +75,7 @@ int export_to(const ExportTarget& target, UniqueFd file, const CommandLine& line
   const Analysis analysis(attribution, line.exports.cpu_only);
   ExportSettings settings;
   settings.max_trace_bytes = line.exports.max_trace_bytes;
+  settings.window = line.exports.window;
   settings.user_packages = line.exports.user_code;
   settings.note = [&](const std::string& sentence) {
     terminal.line("note: " + sentence + "; --max-trace-size sets the limit");
@@ -130,6 +131,7 @@ Result<ReportOptions> report_options(const ReportArguments& arguments,
   options.children = arguments.children;
   options.losses = arguments.losses;
   options.user_packages = arguments.user_code;
+  options.annotation = arguments.annotation;
   if (!arguments.compile.empty()) {
     ASSIGN_OR_RETURN(options.compiles, find_compiles(attribution, arguments.compile));
     options.tables = true;  // one compile: its two tables too

@@ -27,6 +27,7 @@ constexpr const char* kDescription =
 
 struct RawOptions {
   std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
+  std::string from, to;
   std::string event = "cpu-clock", gpu = "auto";
   long long frequency = kDefaultFrequencyHz;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
@@ -141,6 +142,11 @@ void add_report(CLI::App& app, CommandLine& line) {
                    "directory with files to name native frames, matched by build-id")
       ->type_name("DIR");
   add_user_code(*verb, line.report.user_code);
+  verb->add_option(
+          "--annotation", line.report.annotation,
+          "only samples inside ranges of this name (record_function, NVTX, ITT); NAME*: that "
+          "begin so")
+      ->type_name("NAME");
   verb->add_flag("--losses", line.report.losses, "list what was lost or is incomplete");
   verb->add_flag("--stdio", line.report.stdio, "ignored, for compatibility with perf");
 }
@@ -157,6 +163,9 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->required()
       ->type_name("PATH");
   verb->add_option("--compile", line.exports.compile, "only this trace id")->type_name("ID");
+  verb->add_option("--from", raw.from, "chrome: only from this time of the recording on: 10s")
+      ->type_name("TIME");
+  verb->add_option("--to", raw.to, "chrome: only until then: 20s")->type_name("TIME");
   verb->add_flag("--cpu", line.exports.cpu_only,
                  "profiles of compiles in CPU time, not in wall time");
   verb->add_option("--symbols", line.exports.symbols,
@@ -426,6 +435,9 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     if (line.verb == Verb::kExport) {
       TRY(check_format(line.exports.format));
       TRY(finish_trace_size(raw, line.exports.max_trace_bytes));
+      if (line.exports.format != "chrome" && !(raw.from.empty() && raw.to.empty()))
+        return usage_error("--from and --to are for chrome traces", "-f chrome");
+      ASSIGN_OR_RETURN(line.exports.window, parse_window(raw.from, raw.to));
     }
   }
   return line;

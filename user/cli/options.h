@@ -35,6 +35,7 @@ struct ReportArguments {
   bool stdio = false;                  // changes nothing
   std::string symbols;                 // directory of files to take native names from
   std::vector<std::string> user_code;  // packages, see ReportOptions
+  std::string annotation;              // see ReportOptions
 };
 
 struct ExportOptions {
@@ -46,6 +47,7 @@ struct ExportOptions {
   std::uint64_t max_trace_bytes = kMaxTraceBytes;
   std::string symbols;
   std::vector<std::string> user_code;  // packages, of html
+  TraceWindow window;                  // of a chrome trace
 };
 
 struct CompareOptions {
@@ -97,6 +99,8 @@ Result<CommandLine> parse_command_line(int argc, char** argv);
 
 // "30", "30s", "500ms", "2m", "1h": nanoseconds. "64M", "2G": bytes.
 Result<std::uint64_t> parse_duration(const std::string& text);
+// Of --from and --to, each "" where it was not given.
+Result<TraceWindow> parse_window(const std::string& from, const std::string& to);
 Result<std::uint64_t> parse_size(const std::string& text);
 
 }  // namespace dynprof

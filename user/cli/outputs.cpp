@@ -17,10 +17,12 @@
 #include "symbolizer/export/dynamo_pstats.h"
 #include "symbolizer/export/graphviz.h"
 #include "symbolizer/export/html/report_page.h"
+#include "symbolizer/export/operators_json.h"
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/profile/analysis.h"
 #include "symbolizer/recording/open_fd.h"
 #include "symbolizer/report/report.h"
+#include "symbolizer/report/rows.h"
 #include "user/cli/call_graphs.h"
 #include "user/cli/standard_streams.h"
 
@@ -62,6 +64,7 @@ class Outputs {
         failed(made.error());
     }
     write_file(directory_, "compiles.json", compiles_json(analysis_));
+    write_operators();
     write_page();
     write_profiles();
     write_dynamo_profiles();
@@ -97,6 +100,12 @@ class Outputs {
     auto file = directory_.file("report.html");
     if (!file) return failed(file.error());
     if (auto done = write_html(analysis_, report_options(), **file); !done) failed(done.error());
+  }
+
+  void write_operators() {
+    if (analysis_.operators().empty()) return;
+    const ReportOptions options = report_options();
+    write_file(directory_, "operators.json", operators_json(select_samples(analysis_, options)));
   }
 
   ReportOptions report_options() const {

@@ -41,6 +41,18 @@ Result<std::uint64_t> parse_duration(const std::string& text) {
   return parse_with_units(text, kUnits, "duration", "for example -d 30s, -d 500ms or -d 2m");
 }
 
+Result<TraceWindow> parse_window(const std::string& from, const std::string& to) {
+  TraceWindow window;
+  if (!from.empty()) {
+    ASSIGN_OR_RETURN(window.from_ns, parse_duration(from));
+  }
+  if (!to.empty()) {
+    ASSIGN_OR_RETURN(window.to_ns, parse_duration(to));
+  }
+  if (window.from_ns < window.to_ns) return window;
+  return usage_error("--to is not after --from", "for example --from 10s --to 20s");
+}
+
 Result<std::uint64_t> parse_size(const std::string& text) {
   static constexpr Unit kUnits[] = {
       {"", 1}, {"K", 1024.0}, {"k", 1024.0}, {"M", 1024.0 * 1024}, {"G", 1024.0 * 1024 * 1024}};

@@ -61,6 +61,11 @@ bool is_valid(const dp_phase_event& event) { return event.name_size <= DP_PHASE_
 
 bool is_valid(const dp_probe_event& event) { return event.name_size <= DP_PROBE_NAME_BYTES; }
 
+bool is_valid(const dp_annotation_event& event) {
+  return event.name_size <= DP_ANNOTATION_NAME_BYTES &&
+         event.kind >= DP_ANNOTATION_RECORD_FUNCTION && event.kind <= DP_ANNOTATION_NVTX;
+}
+
 bool is_valid(const dp_wait_event& event) {
   return event.begin_ns <= event.header.time_ns && event.count != 0;
 }

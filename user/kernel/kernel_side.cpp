@@ -91,6 +91,7 @@ class LoadedKernelSide final : public KernelSide {
   std::uint32_t new_run_slot() override {
     const std::uint32_t slot = next_run_slot_++ % DP_CLOCK_SLOTS;
     __atomic_store_n(&uprobes_->bss->run_rates[slot].flags, 0U, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&uprobes_->bss->annotation_rates[slot].flags, 0U, __ATOMIC_SEQ_CST);
     return slot;
   }
 
@@ -190,6 +191,20 @@ class LoadedKernelSide final : public KernelSide {
         return programs.node_left;
       case Probe::kNodeRaised:
         return programs.node_raised;
+      case Probe::kRangePushed:
+        return programs.range_pushed;
+      case Probe::kRangePopped:
+        return programs.range_popped;
+      case Probe::kDomainPushed:
+        return programs.domain_pushed;
+      case Probe::kDomainPopped:
+        return programs.domain_popped;
+      case Probe::kRecordEntered:
+        return programs.record_entered;
+      case Probe::kRecordMade:
+        return programs.record_made;
+      case Probe::kRecordEnded:
+        return programs.record_ended;
       case Probe::kClockRead:
         break;
     }

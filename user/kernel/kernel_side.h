@@ -73,6 +73,14 @@ enum class Probe : std::uint8_t {
   kNodeEntered,
   kNodeLeft,
   kNodeRaised,
+  // of bpf/annotations.bpf.h; their cookie is the slot of their rate | dp_annotation_kind << 32
+  kRangePushed,
+  kRangePopped,
+  kDomainPushed,
+  kDomainPopped,
+  kRecordEntered,
+  kRecordMade,
+  kRecordEnded,
 };
 
 class KernelSide {
@@ -91,7 +99,8 @@ class KernelSide {
   virtual void set_torch_thread(std::uint32_t tid, const dp_torch_thread& thread) = 0;
   // A slot in which the calls of one process are counted, to be the cookie of its Probe::kClockRead.
   virtual std::uint32_t new_clock_slot() = 0;
-  // A slot for the rate at which a process runs compiled regions, to be the cookie of its probes on runs.
+  // A slot for the rate at which a process runs compiled regions or marks annotations, for the cookie of its probes on
+  // these.
   virtual std::uint32_t new_run_slot() = 0;
   // The counts of runs so far, of all processes; they change at any time, and there may be more after each
   // call. One whose pid is 0 is not filled in yet.

@@ -22,6 +22,7 @@ constexpr std::chrono::milliseconds kPatienceAtBegin{10}, kPatienceAtEnd{300};
 void TorchTracer::forget() {
   watch_ = {};
   probes_ = {};
+  annotations_ = {};
   facts_ = {};
   lines_.reset();
 }
@@ -45,6 +46,7 @@ void TorchTracer::attach_probes() {
     watch_.prepare_inlined(objects, python, layout, process_.kernel);
   }
   if (!complete) return;
+  annotations_.attach(process_.kernel, python.pid);
   process_.torch.set_probed(probes_.functions());
   if (probes_.functions().region.begin || probes_.functions().node.begin)
     runs_.begin(process_.identity.pid(), monotonic_ns());
@@ -150,6 +152,11 @@ void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {
   probes_.on_run(event, name, process_.identity.threads().of(tid, writer), writer);
 }
 
+void TorchTracer::on(const dp_annotation_event& event, RecordingWriter& writer) {
+  const auto tid = static_cast<pid_t>(event.header.tid);
+  annotations_.on(event, process_.identity.threads().of(tid, writer), process_.kernel, writer);
+}
+
 RunCounts::Describe TorchTracer::describe_runs(RecordingWriter& writer) {
   return [this, &writer](const dp_region_key& key) -> RunCounts::Region {
     if (!process_.python) return {};
@@ -170,6 +177,7 @@ RunCounts::Describe TorchTracer::describe_runs(RecordingWriter& writer) {
 
 void TorchTracer::runs_ended(std::uint64_t time_ns, RecordingWriter& writer) {
   runs_.end(time_ns, RunsThen::kCounted, describe_runs(writer), writer);
+  annotations_.finish(time_ns, writer);
 }
 
 void TorchTracer::compile_goes_on() {
@@ -264,6 +272,7 @@ void TorchTracer::finish(RecordingWriter& writer) {
   write_lines(writer);
   runs_ended(monotonic_ns(), writer);
   probes_.detach();
+  annotations_.detach();
   if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
   write_progress(kPatienceAtEnd, writer);
   if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());
@@ -283,6 +292,7 @@ std::vector<std::string> TorchTracer::lacks() const {
 
 std::string TorchTracer::take_problem() {
   std::string problem = probes_.take_problem();
+  if (problem.empty()) problem = annotations_.take_problem();
   return problem.empty() ? watch_.take_problem() : problem;
 }
 

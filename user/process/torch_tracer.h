@@ -19,6 +19,7 @@
 #include "user/process/process_identity.h"
 #include "user/process/process_python.h"
 #include "user/process/torch_finder.h"
+#include "user/torch/annotation_probes.h"
 #include "user/torch/line_watch.h"
 #include "user/torch/run_counts.h"
 #include "user/torch/torch_facts.h"
@@ -53,6 +54,7 @@ class TorchTracer {
   void on(const dp_phase_event& event, RecordingWriter& writer);
   void on(const dp_inline_event& event, RecordingWriter& writer);
   void on(const dp_probe_event& event, RecordingWriter& writer);
+  void on(const dp_annotation_event& event, RecordingWriter& writer);
   // A sample shows a compile: without probes nothing else does.
   void compile_seen();
 
@@ -92,6 +94,7 @@ class TorchTracer {
   TorchFacts facts_;
   std::unique_ptr<LineWatch> lines_;           // from the first compile on
   std::map<pid_t, std::string> thread_names_;  // that are in the recording
+  AnnotationProbes annotations_;
 };
 
 }  // namespace dynprof

@@ -18,6 +18,7 @@ struct EventRouter::Handlers {
   void on(const dp_phase_event& event);
   void on(const dp_inline_event& event);
   void on(const dp_probe_event& event);
+  void on(const dp_annotation_event& event);
   void on(const ProcessEventView& view);
   void on(const GpuEventView& view);
 
@@ -65,6 +66,10 @@ void EventRouter::Handlers::on(const dp_inline_event& event) {
 }
 
 void EventRouter::Handlers::on(const dp_probe_event& event) {
+  if (auto* process = process_of(event.header)) process->tracer().on(event, to.writer);
+}
+
+void EventRouter::Handlers::on(const dp_annotation_event& event) {
   if (auto* process = process_of(event.header)) process->tracer().on(event, to.writer);
 }
 

@@ -57,6 +57,7 @@ Result<void> write_html(const Analysis& analysis, const ReportOptions& options, 
 
   page.tables.push_back(compile_table(selection, flame));
   page.tables.push_back(user_line_table(selection));
+  page.tables.push_back(operator_table(selection));
   page.tables.push_back(module_table(selection));
   page.tables.push_back(wait_table(selection));
   if (compiles.empty()) {

@@ -17,6 +17,8 @@ PageTable module_table(const Selection& selection);
 PageTable start_up_table(const Selection& selection);
 PageTable wait_table(const Selection& selection);
 PageTable process_table(const Selection& selection);
+// Torch's operators, from sampled stacks.
+PageTable operator_table(const Selection& selection);
 PageTable region_table(const Selection& selection);
 // Nothing where a recording has no GPU work.
 std::vector<PageTable> gpu_tables(const Selection& selection);

@@ -1,0 +1,85 @@
+"""Eager operators, a compiled region and an autograd backward, on one thread: operator_job.py RESULT [--profile].
+
+Without --profile it waits for a line, works for --seconds, and ends at another line. With it, torch.profiler records
+the same work, and RESULT is its table of operators: the number of calls, and the median of their self time."""
+
+import argparse
+import collections
+import json
+import statistics
+import time
+
+import torch
+
+
+def make_step():
+    torch.manual_seed(0)
+    # Matrix products and convolutions are small: the libraries that compute them have no unwind information.
+    x = torch.randn(64, 64)
+    image = torch.randn(1, 3, 16, 16)
+    weight = torch.randn(4, 3, 3, 3)
+    long = torch.randn(15_000)
+    wide = torch.randn(300, 1000)
+    leaf = torch.randn(64, 64, requires_grad=True)
+
+    @torch.compile
+    def region(a):
+        return torch.nn.functional.gelu(a @ a).sum() + torch.mm(a, a).relu().mean()
+
+    def eager():
+        torch.mm(x, x)
+        torch.conv2d(image, weight)
+        torch.sort(long)
+        torch.softmax(wide, -1)
+        torch.cumsum(wide, 0)
+        torch.sigmoid(wide)
+
+    def backward():
+        torch.mm(leaf, leaf).tanh().sum().backward()
+        leaf.grad = None
+
+    def step():
+        eager()
+        backward()
+        with torch.no_grad():
+            region(x)
+
+    return step
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("result")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--seconds", type=float, default=12)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    step = make_step()
+    for _ in range(3):
+        step()
+    print("ready", flush=True)
+    if not arguments.profile:
+        input()
+        end = time.monotonic() + arguments.seconds
+        steps = 0
+        while time.monotonic() < end:
+            step()
+            steps += 1
+        print(f"done {steps}", flush=True)
+        input()
+        return
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profiler:
+        for _ in range(150):
+            step()
+    times = collections.defaultdict(list)
+    for event in profiler.events():
+        times[event.name].append(event.self_cpu_time_total)
+    # The profiler's times go on while another program has the CPU: the median does not.
+    rows = {name: {"count": len(all), "self_us": statistics.median(all)} for name, all in times.items()}
+    with open(arguments.result, "w", encoding="utf-8") as file:
+        json.dump(rows, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""Ranges that a program marks in itself, compared with the clock that it reads beside each mark."""
+
+import gzip
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import samples
+import support
+
+JOB = support.REPO / "tests" / "programs" / "annotation_job.py"
+
+NVTX = """
+int nvtxRangePushA(const char* text) { return text != 0; }
+int nvtxRangePop(void) { return 0; }
+"""
+
+
+class Run:
+    def __init__(self, folder, python, *arguments, record=()):
+        self.folder = folder
+        target = support.spawn([python, JOB, folder / "truth.json", *arguments], timeout=400,
+                               env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)})
+        dynprof = support.Dynprof(folder)
+        try:
+            self.out = folder / "out"
+            run = dynprof.start("--pid", target.pid, "-o", self.out, *record)
+            samples.wait_until_sampling(run)
+            target.send("go")
+            target.wait_for("^done", timeout=400)
+            target.send("end")
+            assert target.wait() == 0, target.text
+            done = run.wait()
+            assert done.rc == 0, done
+            self.text = done.out + done.err
+        finally:
+            dynprof.close()
+            target.kill()
+        self.truth = json.loads((folder / "truth.json").read_text())
+        with gzip.open(self.out / "trace.json.gz", "rt") as file:
+            trace = json.load(file)
+        base = trace["dynprof"]["start_monotonic_ns"]
+        self.spans = {}
+        for event in trace["traceEvents"]:
+            if event.get("cat") != "user_annotation":
+                continue
+            begin = base + round(event["ts"] * 1000)
+            span = {"begin": begin, "end": begin + round(event["dur"] * 1000), **event["args"]}
+            self.spans.setdefault((event["name"], span["kind"]), []).append(span)
+
+
+def build_nvtx(folder):
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if not compiler:
+        pytest.skip("needs a C compiler")
+    source = folder / "nvtx.c"
+    source.write_text(NVTX)
+    library = folder / "libnvToolsExt.so.1"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    return library
+
+
+@pytest.fixture(scope="module")
+def marked(require_root_bpf, venv_python, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marked")
+    return Run(folder, venv_python, "--nvtx", build_nvtx(folder))
+
+
+@pytest.fixture(scope="module")
+def flooded(require_root_bpf, venv_python, tmp_path_factory):
+    return Run(tmp_path_factory.mktemp("flooded"), venv_python, "--flood", "2")
+
+
+# The probe is hit between two readings of the clock: no allowance is needed.
+@pytest.mark.parametrize("kind", ["record_function", "ITT", "NVTX"])
+def test_spans_are_those_of_the_targets_clock(marked, kind):
+    expected = [one for one in marked.truth["ranges"] if one["kind"] == kind]
+    assert len(expected) == 80
+    for name in {one["name"] for one in expected}:
+        truth = sorted((one for one in expected if one["name"] == name), key=lambda one: one["begin"])
+        spans = sorted(marked.spans[name, kind], key=lambda one: one["begin"])
+        assert len(spans) == len(truth)
+        for one, span in zip(truth, spans, strict=True):
+            assert one["begin"][0] <= span["begin"] <= one["begin"][1]
+            assert one["end"][0] <= span["end"] <= one["end"][1]
+
+
+def test_names_are_cut_and_escaped(marked):
+    [name] = [name for name, _ in marked.spans if name.startswith("name with")]
+    assert len(name.encode()) == 127
+    assert "\x1b" not in marked.text
+
+
+def test_the_report_has_them(marked):
+    assert "Annotations: ranges that the program marks" in marked.text
+    assert "compile the model" in marked.text
+    only = subprocess.run([support.BINARY, "report", marked.out, "--annotation", "compile the m*"], check=True,
+                          capture_output=True, text=True).stdout
+    none = subprocess.run([support.BINARY, "report", marked.out, "--annotation", "no such range"], check=True,
+                          capture_output=True, text=True).stdout
+    assert "0/0" in only
+    assert "No samples." in none and "No samples." not in only
+
+
+def test_a_flood_is_limited(flooded):
+    # Some ten times what is allowed, and the program is still as fast as that.
+    assert flooded.truth["flood"] > 40_000
+    assert "its ranges are not recorded any more" in flooded.text
+    assert 0 < len(flooded.spans["flood", "ITT"]) <= 8000
+    # What came before is whole.
+    assert len(flooded.spans["step", "record_function"]) == 40

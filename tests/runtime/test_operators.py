@@ -1,0 +1,125 @@
+"""Torch's operators from sampled stacks, compared with torch.profiler's table of the same work in a second process."""
+
+import gzip
+import json
+import math
+
+import pytest
+
+import json_schema
+import samples
+import support
+
+JOB = support.REPO / "tests" / "programs" / "operator_job.py"
+
+# Two runs of one job differ by more than chance: caches, placement of memory, what else runs. Of a share.
+BETWEEN_RUNS = 0.15
+SIGMAS = 4
+
+
+class Run:
+    def __init__(self, folder, python):
+        environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+        reference = support.spawn([python, JOB, folder / "reference.json", "--profile"], timeout=400, env=environment)
+        try:
+            assert reference.wait() == 0, reference.text
+        finally:
+            reference.kill()
+        self.reference = json.loads((folder / "reference.json").read_text())
+        target = support.spawn([python, JOB, folder / "none.json"], timeout=400, env=environment)
+        dynprof = support.Dynprof(folder)
+        try:
+            target.wait_for("^ready", timeout=300)
+            self.out = folder / "out"
+            run = dynprof.start("--pid", target.pid, "-F", 499, "-o", self.out)
+            samples.wait_until_sampling(run)
+            target.send("go")
+            target.wait_for("^done", timeout=300)
+            target.send("end")
+            assert target.wait() == 0, target.text
+            done = run.wait()
+            assert done.rc == 0, done
+            self.report = done.out
+        finally:
+            dynprof.close()
+            target.kill()
+        self.document = json.loads((self.out / "operators.json").read_text())
+        self.operators = {}
+        for row in self.document["operators"]:
+            self.operators.setdefault(row["name"], []).append(row)
+
+    def sampled(self, name, what):
+        return sum(row[f"{what}_samples"] for row in self.operators.get(name, []))
+
+
+@pytest.fixture(scope="module")
+def run(require_root_bpf, venv_python, tmp_path_factory):
+    return Run(tmp_path_factory.mktemp("operators"), venv_python)
+
+
+def test_document_is_as_documented(run):
+    assert json_schema.operators_problems(run.document) == []
+    assert run.document["samples_in_operators"] > 200
+
+
+# Of the four that take longest, and that call no library without unwind information, in relation to each other.
+def test_shares_are_those_of_torch_profiler(run):
+    names = ["aten::sort", "aten::cumsum", "aten::_softmax", "aten::sigmoid"]
+    expected = {name: run.reference[name]["count"] * run.reference[name]["self_us"] for name in names}
+    measured = {name: run.sampled(name, "self") for name in names}
+    whole_us, whole = sum(expected.values()), sum(measured.values())
+    assert whole > 200
+    for name in names:
+        share = expected[name] / whole_us
+        allowed = SIGMAS * math.sqrt(share * (1 - share) / whole) + BETWEEN_RUNS * share
+        assert abs(measured[name] / whole - share) <= allowed, (name, measured, expected, allowed)
+
+
+def test_an_operator_contains_those_it_calls(run):
+    # softmax does nothing but call _softmax.
+    assert run.sampled("aten::softmax", "total") >= run.sampled("aten::_softmax", "total") > 20
+    assert run.sampled("aten::softmax", "self") < run.sampled("aten::softmax", "total") / 2
+
+
+def test_autograd_nodes_have_the_profilers_names(run):
+    nodes = [row for row in run.document["operators"] if row["kind"] == "autograd node"]
+    names = {row["name"] for row in nodes}
+    assert "MmBackward0" in names
+    assert names <= set(run.reference) | {"torch::autograd::GraphRoot"}
+    backward = next(row for row in nodes if row["name"] == "MmBackward0")
+    assert backward["total_samples"] > backward["self_samples"]
+
+
+def test_where_it_was(run):
+    places = {}
+    for row in run.operators["aten::mm"]:
+        for place in row["regions"]:
+            key = place["trace_id"] or place["in"]
+            places[key] = places.get(key, 0) + place["total_samples"]
+    assert places["eager"] > 0
+    assert set(places) <= {"eager", "0/0"}
+    lines = {line["line"] for row in run.operators["aten::mm"] for line in row["lines"]}
+    assert {line.rsplit("/", 1)[-1].split(":")[0] for line in lines} == {"operator_job.py"}
+
+
+def test_calls_in_compiled_code_have_its_trace_id(run):
+    compiled = [
+        (row["name"], place["trace_id"])
+        for row in run.document["operators"]
+        for place in row["regions"]
+        if place["in"] == "region"
+    ]
+    assert compiled
+    assert {trace_id for _, trace_id in compiled} == {"0/0"}
+
+
+def test_report_and_trace_say_that_it_is_sampled(run):
+    assert "Operators of torch, sampled" in run.report
+    assert "aten::sort" in run.report
+    with gzip.open(run.out / "trace.json.gz", "rt") as file:
+        events = json.load(file)["traceEvents"]
+    slices = [e for e in events if e.get("cat") == "cpu_op" and e["args"].get("sampled")]
+    assert {"aten::sort", "aten::softmax"} <= {e["name"] for e in slices}
+    rows = {e["tid"] for e in slices}
+    named = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    assert all(named[tid].startswith("operators, sampled") for tid in rows)
