@@ -226,8 +226,12 @@ void TorchTracer::write_lines(RecordingWriter& writer) {
   }
 }
 
+// Where phases are watched they say so. A job may have hundreds of processes that import torch and compile nothing.
+bool TorchTracer::may_compile() const {
+  return has_torch() && (!probes_.sees_phases() || watch_.compiling());
+}
+
 void TorchTracer::write_progress(std::chrono::milliseconds patience, RecordingWriter& writer) {
-  if (!has_torch()) return;
   write_compile_progress(
       read_compile_progress(process_.python.runtime(), process_.user_packages, patience),
       process_.identity.threads(), writer);
@@ -253,7 +257,7 @@ void TorchTracer::write_thread_names(std::map<pid_t, std::string>& names, Record
 
 void TorchTracer::begin(RecordingWriter& writer) {
   watch_threads(writer);
-  write_progress(kPatienceAtBegin, writer);
+  if (may_compile()) write_progress(kPatienceAtBegin, writer);
   if (has_torch()) facts_.refresh_at_attach(process_.python.objects(), process_.python.runtime());
   facts_.write_at_attach(process_.identity.pid(), writer);
 }
@@ -271,10 +275,11 @@ std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
 void TorchTracer::finish(RecordingWriter& writer) {
   write_lines(writer);
   runs_ended(monotonic_ns(), writer);
+  const bool compiling = may_compile();
   probes_.detach();
   annotations_.detach();
   if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
-  write_progress(kPatienceAtEnd, writer);
+  if (compiling) write_progress(kPatienceAtEnd, writer);
   if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());
   facts_.write_at_end(process_.identity.pid(), writer);
 }

@@ -84,6 +84,7 @@ class TorchTracer {
   std::string node_name(const dp_probe_event& event);
   RunCounts::Describe describe_runs(RecordingWriter& writer);
   void write_lines(RecordingWriter& writer);
+  bool may_compile() const;
   void write_progress(std::chrono::milliseconds patience, RecordingWriter& writer);
   void write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer);
 
