@@ -50,7 +50,8 @@ void write_annotations(const TraceShared& shared, TraceFile& file) {
   const Annotations annotations(shared.tables);
   for (const TraceRow& row : shared.rows) {
     const auto ranges = annotations.threads().find({row.pid, row.tid});
-    if (ranges != annotations.threads().end()) write_row(shared, file, row, ranges->second);
+    if (ranges != annotations.threads().end() && file.shows(row.pid))
+      write_row(shared, file, row, ranges->second);
   }
 }
 

@@ -113,6 +113,7 @@ class Trace {
         std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns, const TraceWindow& window)
       : shared_(shared),
         whole_(compiles.empty()),
+        one_process_(window.pid != 0),
         compiles_(compiles),
         next_wait_(shared.rows.size(), 0),
         exact_(shared, compiles),
@@ -125,14 +126,14 @@ class Trace {
     std::vector<TraceRow> rows;
     drawn_.resize(shared.rows.size());
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (!wanted[i]) continue;
+      if (!wanted[i] || !file_.shows(shared.rows[i].pid)) continue;
       rows.push_back(shared.rows[i]);
       drawn_[i] = std::make_unique<DrawnRow>(shared, i, exact_, file_, grain_ns, whole_);
     }
     file_.begin(rows);
     if (whole_) write_operator_rows(shared, file_);
-    if (whole_) write_gpu_rows(shared, file_);
-    if (whole_) write_process_rows(shared, file_);
+    if (whole_ && !one_process_) write_gpu_rows(shared, file_);
+    if (whole_ && !one_process_) write_process_rows(shared, file_);
   }
 
   void add(const AttributedSample& at) {
@@ -154,8 +155,8 @@ class Trace {
     }
     if (!file_.failed()) exact_.write(file_);
     if (whole_ && !file_.failed()) write_annotations(shared_, file_);
-    if (whole_ && !file_.failed()) write_gpu_slices(shared_, file_);
-    if (whole_ && !file_.failed()) write_process_slices(shared_, file_);
+    if (whole_ && !one_process_ && !file_.failed()) write_gpu_slices(shared_, file_);
+    if (whole_ && !one_process_ && !file_.failed()) write_process_slices(shared_, file_);
     return file_.finish();
   }
 
@@ -180,6 +181,7 @@ class Trace {
 
   TraceShared& shared_;
   bool whole_;
+  bool one_process_;
   std::vector<CompileIndex> compiles_;
   std::vector<std::size_t> next_wait_;
   ExactTrace exact_;

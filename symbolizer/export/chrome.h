@@ -18,6 +18,8 @@ namespace dynprof {
 struct TraceWindow {
   std::uint64_t from_ns = 0;
   std::uint64_t to_ns = std::numeric_limits<std::uint64_t>::max();
+  // This process alone, without its child processes and the GPU; 0: all.
+  std::int32_t pid = 0;
 };
 
 // One trace file to write: everything (no compiles), or the samples of these compiles without the

@@ -9,7 +9,7 @@ namespace dynprof {
 
 void write_operator_rows(const TraceShared& shared, TraceFile& file) {
   for (const TraceRow& row : shared.rows) {
-    if (!row.has_operators) continue;
+    if (!row.has_operators || !file.shows(row.pid)) continue;
     write_metadata(file.json(), "thread_name", row.pid, row.operators_tid(), "name",
                    "operators, sampled (tid " + std::to_string(row.tid) + ')');
     write_metadata(file.json(), "thread_sort_index", row.pid, row.operators_tid(), "sort_index",

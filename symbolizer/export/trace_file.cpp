@@ -305,7 +305,8 @@ void TraceFile::merged(const SliceMerger::Merged& slices) {
 
 void TraceFile::flow(char end, const char* category, std::uint64_t id, std::int32_t pid,
                      std::int64_t tid, std::uint64_t time_ns) {
-  if (relative(time_ns) < window_.from_ns || relative(time_ns) >= window_.to_ns) return;
+  if (relative(time_ns) < window_.from_ns || relative(time_ns) >= window_.to_ns || !shows(pid))
+    return;
   json_.line_break();
   json_.begin_object();
   json_.field("ph", std::string_view(&end, 1));
@@ -362,7 +363,7 @@ TraceFile::Times TraceFile::in_window(std::uint64_t begin_ns, std::uint64_t end_
 bool TraceFile::slice_begin(const char* kind, std::int32_t pid, std::int64_t tid,
                             std::uint64_t begin_ns, std::uint64_t end_ns) {
   const auto [begin, end] = in_window(begin_ns, end_ns);
-  if (begin >= end) return false;
+  if (begin >= end || !shows(pid)) return false;
   const auto [before, draw] = merger_.add({pid, tid}, begin, end);
   if (before) merged(*before);
   if (draw) open_slice(kind, pid, tid, begin, end);

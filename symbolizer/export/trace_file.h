@@ -1,5 +1,7 @@
 // One chrome trace file: its head, and one line of JSON per slice. Which samples go into it is
 // decided in chrome.cpp.
+//
+// More than 15 public members (TraceFile): one for each kind of slice.
 #pragma once
 
 #include <cstdint>
@@ -94,6 +96,7 @@ class TraceFile {
   TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0,
             const TraceWindow& window = {});
   bool failed() const { return json_.failed(); }
+  bool shows(std::int32_t pid) const { return window_.pid == 0 || window_.pid == pid; }
   // Everything up to the first slice; only these rows may be drawn.
   void begin(std::span<const TraceRow> rows);
   void frame(const TraceRow& row, const FrameSlice& slice);

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import subprocess
 
 import pytest
 
@@ -123,3 +124,37 @@ def test_report_and_trace_say_that_it_is_sampled(run):
     rows = {e["tid"] for e in slices}
     named = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert all(named[tid].startswith("operators, sampled") for tid in rows)
+
+
+def slices(path):
+    with gzip.open(path, "rt") as file:
+        return [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
+
+
+def test_parts_of_the_trace(run):
+    parts = run.out.parent / "parts"
+    subprocess.run([support.BINARY, "export", run.out, "-f", "chrome", "--split", "5s", "-o", parts], check=True)
+    files = sorted(parts.iterdir())
+    assert files[0].name == "00000.000s-00005.000s.trace.json.gz"
+    assert len(files) >= 3
+    for number, path in enumerate(files):
+        for event in slices(path):
+            assert number * 5e6 <= event["ts"] <= event["ts"] + event["dur"] <= (number + 1) * 5e6 + 0.01
+    # The parts of a slice that is in two files add up to it.
+    whole = sum(event["dur"] for event in slices(run.out / "trace.json.gz"))
+    assert math.isclose(sum(event["dur"] for path in files for event in slices(path)), whole, rel_tol=1e-3)
+
+
+@pytest.mark.parametrize("arguments, problem", [
+    (["-f", "folded", "--from", "1s"], "--from, --to and --split are for chrome traces"),
+    (["-f", "chrome", "--from", "2s", "--to", "1s"], "--to is not after --from"),
+    (["-f", "chrome", "--split", "0"], "--split is less than a millisecond"),
+    (["-f", "chrome", "--split", "1ms"], "more than 1000 files"),
+])
+def test_mistakes_are_named(run, arguments, problem):
+    output = run.out.parent / "mistake"
+    done = subprocess.run([support.BINARY, "export", run.out, *arguments, "-o", output], capture_output=True, text=True)
+    assert done.returncode != 0 and problem in done.stderr
+    if output.is_dir():
+        output.rmdir()
+    assert not output.exists()

@@ -92,5 +92,24 @@ TEST_F(TraceWindows, OfOneCompile) {
   }
 }
 
+TEST_F(TraceWindows, OfOneProcess) {
+  training.whole_run();
+  const ThreadId other = training.thread(200, 200, "rank1");
+  training.sample(other, training.stack({training.python("/home/u/train.py", "main", 40, 44)}), 0,
+                  0, 5);
+  const json whole = trace({});
+  std::size_t of_other = 0;
+  for (const json& event : whole["traceEvents"])
+    if (event["ph"] == "X" && event["pid"] == 200) ++of_other;
+  ASSERT_GT(of_other, 0u);
+  TraceWindow window;
+  window.pid = 200;
+  const json part = trace(window);
+  EXPECT_EQ(slices(part), of_other);
+  for (const json& event : part["traceEvents"]) {
+    EXPECT_EQ(event["pid"], 200) << event;
+  }
+}
+
 }  // namespace
 }  // namespace dynprof

@@ -18,6 +18,7 @@
 #include "symbolizer/report/report.h"
 #include "user/cli/commands.h"
 #include "user/cli/outputs.h"
+#include "user/cli/split_traces.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/cli/usage_error.h"
@@ -166,6 +167,7 @@ int run_report(const CommandLine& line) {
 }
 
 int run_export(const CommandLine& line) {
+  if (line.exports.split_ns != 0) return run_split(line);
   Terminal terminal(line.quiet);
   const ExportOptions& arguments = line.exports;
   const bool symbols = !arguments.symbols.empty();

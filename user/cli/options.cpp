@@ -27,7 +27,7 @@ constexpr const char* kDescription =
 
 struct RawOptions {
   std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
-  std::string from, to;
+  std::string from, to, split;
   std::string event = "cpu-clock", gpu = "auto";
   long long frequency = kDefaultFrequencyHz;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
@@ -166,6 +166,8 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--from", raw.from, "chrome: only from this time of the recording on: 10s")
       ->type_name("TIME");
   verb->add_option("--to", raw.to, "chrome: only until then: 20s")->type_name("TIME");
+  verb->add_option("--split", raw.split, "chrome: -o DIR, a file per rank and so much time: 30s")
+      ->type_name("TIME");
   verb->add_flag("--cpu", line.exports.cpu_only,
                  "profiles of compiles in CPU time, not in wall time");
   verb->add_option("--symbols", line.exports.symbols,
@@ -435,9 +437,7 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
     if (line.verb == Verb::kExport) {
       TRY(check_format(line.exports.format));
       TRY(finish_trace_size(raw, line.exports.max_trace_bytes));
-      if (line.exports.format != "chrome" && !(raw.from.empty() && raw.to.empty()))
-        return usage_error("--from and --to are for chrome traces", "-f chrome");
-      ASSIGN_OR_RETURN(line.exports.window, parse_window(raw.from, raw.to));
+      TRY(finish_window({raw.from, raw.to, raw.split}, line.exports));
     }
   }
   return line;

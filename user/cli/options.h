@@ -48,6 +48,7 @@ struct ExportOptions {
   std::string symbols;
   std::vector<std::string> user_code;  // packages, of html
   TraceWindow window;                  // of a chrome trace
+  std::uint64_t split_ns = 0;          // into parts of this length; 0: one file
 };
 
 struct CompareOptions {
@@ -99,8 +100,11 @@ Result<CommandLine> parse_command_line(int argc, char** argv);
 
 // "30", "30s", "500ms", "2m", "1h": nanoseconds. "64M", "2G": bytes.
 Result<std::uint64_t> parse_duration(const std::string& text);
-// Of --from and --to, each "" where it was not given.
-Result<TraceWindow> parse_window(const std::string& from, const std::string& to);
+// --from, --to and --split, each "" where it was not given.
+struct WindowTexts {
+  const std::string &from, &to, &split;
+};
+Result<void> finish_window(const WindowTexts& texts, ExportOptions& exports);
 Result<std::uint64_t> parse_size(const std::string& text);
 
 }  // namespace dynprof

@@ -41,16 +41,25 @@ Result<std::uint64_t> parse_duration(const std::string& text) {
   return parse_with_units(text, kUnits, "duration", "for example -d 30s, -d 500ms or -d 2m");
 }
 
-Result<TraceWindow> parse_window(const std::string& from, const std::string& to) {
-  TraceWindow window;
-  if (!from.empty()) {
-    ASSIGN_OR_RETURN(window.from_ns, parse_duration(from));
+Result<void> finish_window(const WindowTexts& texts, ExportOptions& exports) {
+  if (texts.from.empty() && texts.to.empty() && texts.split.empty()) return {};
+  if (exports.format != "chrome")
+    return usage_error("--from, --to and --split are for chrome traces", "-f chrome");
+  if (!texts.from.empty()) {
+    ASSIGN_OR_RETURN(exports.window.from_ns, parse_duration(texts.from));
   }
-  if (!to.empty()) {
-    ASSIGN_OR_RETURN(window.to_ns, parse_duration(to));
+  if (!texts.to.empty()) {
+    ASSIGN_OR_RETURN(exports.window.to_ns, parse_duration(texts.to));
   }
-  if (window.from_ns < window.to_ns) return window;
-  return usage_error("--to is not after --from", "for example --from 10s --to 20s");
+  if (exports.window.from_ns >= exports.window.to_ns)
+    return usage_error("--to is not after --from", "for example --from 10s --to 20s");
+  if (texts.split.empty()) return {};
+  ASSIGN_OR_RETURN(exports.split_ns, parse_duration(texts.split));
+  if (exports.split_ns < 1'000'000)
+    return usage_error("--split is less than a millisecond", "for example --split 30s");
+  if (exports.output == "-" || !exports.symbols.empty())
+    return usage_error("--split makes a directory, without --symbols", "-o DIR");
+  return {};
 }
 
 Result<std::uint64_t> parse_size(const std::string& text) {
