@@ -30,7 +30,7 @@ COMPONENTS = {
         "attribution": ("base", "python", "recording"),
         "profile": ("attribution", "base", "recording"),
         "report": ("attribution", "base", "profile", "recording", "symbols"),
-        "export": ("attribution", "base", "profile", "recording", "report", "symbols"),
+        "export": ("attribution", "base", "profile", "python", "recording", "report", "symbols"),
         "compare": ("attribution", "base", "export", "profile", "recording", "report", "symbols"),
     },
     "user": {
