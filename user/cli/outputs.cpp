@@ -19,6 +19,7 @@
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/profile/analysis.h"
 #include "symbolizer/recording/open_fd.h"
+#include "symbolizer/report/dynamo_table.h"
 #include "symbolizer/report/report.h"
 #include "user/cli/call_graphs.h"
 #include "user/cli/generated_output.h"
@@ -147,6 +148,8 @@ class Outputs {
     if (!compiles_) return;
     for_each_traced([&](const DynamoProfile& profile, const std::string& stem) {
       write_file(*compiles_, stem + ".profile", dynamo_pstats_bytes(profile));
+      write_file(*compiles_, stem + ".txt", dynamo_table_text(profile, stem));
+      write_file(*compiles_, stem + ".folded", dynamo_folded(profile));
     });
   }
 
