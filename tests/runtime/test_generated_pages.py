@@ -178,6 +178,31 @@ def test_a_wrapper_is_a_benchmark(job, venv_python):
     assert done.returncode == 0 and re.search(r"\d\.\d+", done.stdout + done.stderr), done
 
 
+HOSTILE = """
+import dis, importlib.util, marshal, sys
+code = (lambda x: {"a": x, "b": x}).__code__
+raw = bytearray(code.co_code)
+keys = next(i for i in dis.get_instructions(code) if i.opname == "LOAD_CONST")
+raw[keys.offset:keys.offset + 2] = dis.opmap["LOAD_NAME"], 0
+code = code.replace(co_code=bytes(raw), co_names=(f"__import__('os').mkdir({sys.argv[1]!r})",))
+sys.stdout.buffer.write(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+"""
+
+
+def test_depyf_evaluates_nothing_of_the_target(venv_python, tmp_path):
+    """A code object whose name is an expression, where depyf evaluates what it made of the bytecode."""
+    made = tmp_path / "made"
+    code = subprocess.run([venv_python, "-c", HOSTILE, made], capture_output=True, check=True).stdout
+    source = (support.REPO / "symbolizer" / "export" / "decompiler.cpp").read_text()
+    program = re.search(r'R"py\((.*)\)py"', source, re.DOTALL)[1]
+    for ours in (True, False):
+        if not ours:  # as depyf is: the test is of something
+            program = re.sub(r"(?m)^depyf\.(eval|Decompiler).*$", "", program)
+        done = subprocess.run([venv_python, "-I", "-B", "-c", program], input=code, capture_output=True)
+        assert done.returncode == 5, done
+        assert made.exists() != ours
+
+
 @pytest.mark.parametrize("script, why", [
     ("exit 3", "has no depyf"),
     ("kill -SEGV $$", "was ended by signal 11"),
