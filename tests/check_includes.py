@@ -28,9 +28,9 @@ COMPONENTS = {
         "recording": ("base", "symbols"),
         "python": (),
         "attribution": ("base", "python", "recording"),
-        "profile": ("attribution", "base", "recording"),
+        "profile": ("attribution", "base", "python", "recording"),
         "report": ("attribution", "base", "profile", "recording", "symbols"),
-        "export": ("attribution", "base", "profile", "recording", "report", "symbols"),
+        "export": ("attribution", "base", "profile", "python", "recording", "report", "symbols"),
         "compare": ("attribution", "base", "export", "profile", "recording", "report", "symbols"),
     },
     "user": {

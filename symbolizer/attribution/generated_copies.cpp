@@ -19,12 +19,46 @@ constexpr std::size_t kMaxFiles = 10'000;
 constexpr std::size_t kMaxWord = 64;
 constexpr std::size_t kMaxOrigin = 4096;
 constexpr std::size_t kMaxKernel = 512;
+constexpr std::size_t kMaxCalls = 4096;
+constexpr std::size_t kMaxCompiles = 256;
+constexpr std::int64_t kMaxLine = 100'000'000;
 
 std::string text(const Json& object, const char* name, std::size_t most) {
   auto found = object.find(name);
   if (found == object.end() || !found->is_string()) return {};
   const std::string& full = found->get_ref<const std::string&>();
   return full.size() <= most ? full : std::string();
+}
+
+std::int32_t line(const Json& object, const char* name) {
+  auto found = object.find(name);
+  if (found == object.end() || !found->is_number_integer()) return 0;
+  const auto value = found->get<std::int64_t>();
+  return value > 0 && value <= kMaxLine ? static_cast<std::int32_t>(value) : 0;
+}
+
+std::vector<GeneratedCallee> read_calls(const Json& object) {
+  std::vector<GeneratedCallee> calls;
+  auto list = object.find("calls");
+  if (list == object.end() || !list->is_array()) return calls;
+  for (const Json& one : *list) {
+    if (!one.is_object() || calls.size() == kMaxCalls) break;
+    GeneratedCallee call;
+    call.name = text(one, "name", kMaxOrigin);
+    call.function = text(one, "function", kMaxOrigin);
+    auto graph = one.find("graph");
+    call.graph = graph != one.end() && graph->is_boolean() && graph->get<bool>();
+    auto ids = one.find("compiled_as");
+    if (ids != one.end() && ids->is_array()) {
+      for (const Json& id : *ids) {
+        if (!id.is_string() || call.compiled_as.size() == kMaxCompiles) break;
+        const TraceId trace_id = parse_trace_id(id.get_ref<const std::string&>());
+        if (is_valid(trace_id)) call.compiled_as.push_back(trace_id);
+      }
+    }
+    calls.push_back(std::move(call));
+  }
+  return calls;
 }
 
 std::string lower(std::string text) {
@@ -79,6 +113,10 @@ std::vector<GeneratedCopy> read_generated_copies(const Tables& tables, std::int3
       file.kernel = text(json, "kernel", kMaxKernel);
       if (file.kernel.empty()) file.kernel = kernel_of(text(json, "name", kMaxOrigin));
     }
+    file.function = text(json, "function", kMaxOrigin);
+    file.problem = text(json, "problem", kMaxOrigin);
+    file.first_line = line(json, "first_line");
+    file.calls = read_calls(json);
     auto truncated = json.find("truncated");
     file.truncated = truncated != json.end() && truncated->is_boolean() && truncated->get<bool>();
     file.body = fact.body;

@@ -1,5 +1,6 @@
 #include "symbolizer/export/marshal_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -48,6 +49,31 @@ void MarshalWriter::text(std::string_view text) {
   out_ += 'u';
   little_endian(encoded.size(), 4);
   out_ += encoded;
+}
+
+void MarshalWriter::sized(char tag, std::string_view bytes) {
+  bytes = bytes.substr(0, kMaxText);
+  out_ += tag;
+  little_endian(bytes.size(), 4);
+  out_ += bytes;
+}
+
+void MarshalWriter::complex(double real, double imaginary) {
+  out_ += 'y';
+  little_endian(std::bit_cast<std::uint64_t>(real), 8);
+  little_endian(std::bit_cast<std::uint64_t>(imaginary), 8);
+}
+
+void MarshalWriter::long_integer(bool negative, const std::vector<std::uint16_t>& digits) {
+  const auto count = static_cast<std::int32_t>(std::min(digits.size(), kMaxText));
+  out_ += 'l';
+  number(negative ? -count : count);
+  for (std::int32_t i = 0; i < count; ++i) little_endian(digits[static_cast<std::size_t>(i)], 2);
+}
+
+void MarshalWriter::begin_frozenset(std::uint32_t size) {
+  out_ += '>';
+  little_endian(size, 4);
 }
 
 }  // namespace dynprof

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -38,6 +39,22 @@ class Sums {
     if (added) callers.push_back({from, {}});
     add_to(callers[edge->second].calls, calls, true);
   }
+  // `chain`: the functions that were open around a call, and its own.
+  void add_stack(const std::vector<FunctionNumber>& chain, std::uint64_t own_ns) {
+    auto known = stacks_.find(chain);
+    if (known == stacks_.end()) {
+      if (stacks_.size() >= kMaxDynamoStacks) {
+        ++profile_.lost_stacks;
+        return;
+      }
+      known = stacks_.emplace(chain, profile_.stacks.size()).first;
+      DynamoStack stack;
+      for (FunctionNumber number : chain) stack.functions.push_back(place_in_stacks(number));
+      profile_.stacks.push_back(std::move(stack));
+    }
+    profile_.stacks[known->second].own_ns += own_ns;
+    ++profile_.stacks[known->second].calls;
+  }
   DynamoProfile& profile() { return profile_; }
 
  private:
@@ -48,6 +65,12 @@ class Sums {
       profile_.functions.push_back(functions_[number]);
       profile_.functions.back().depth = depth;
     }
+    return known->second;
+  }
+  std::uint32_t place_in_stacks(FunctionNumber number) {
+    const auto next = static_cast<std::uint32_t>(profile_.stack_functions.size());
+    auto [known, added] = stack_places_.try_emplace(number, next);
+    if (added) profile_.stack_functions.push_back(functions_[number]);
     return known->second;
   }
   static void add_to(DynamoCalls& sum, const DynamoCalls& calls, bool cumulative) {
@@ -61,6 +84,8 @@ class Sums {
   const TracedFunctions& functions_;
   std::unordered_map<FunctionNumber, std::uint32_t> places_;
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
+  std::map<std::vector<FunctionNumber>, std::size_t> stacks_;
+  std::unordered_map<FunctionNumber, std::uint32_t> stack_places_;
 };
 
 // Tracing of a compile's own function, from the phase of that name.
@@ -230,6 +255,15 @@ class ThreadTrace {
     }
     sums.add(*call.function, around == nullptr ? std::nullopt : around->function, call.level,
              calls);
+    add_stack(call, calls.own_ns);
+  }
+  void add_stack(const Call& call, std::uint64_t own_ns) {
+    std::vector<FunctionNumber> chain;
+    for (const Call& around : open_) {
+      if (around.compile == call.compile && around.function) chain.push_back(*around.function);
+    }
+    chain.push_back(*call.function);
+    sums_[call.compile].add_stack(chain, own_ns);
   }
   void lose_down_to(std::size_t keep) {
     while (open_.size() > keep) {

@@ -39,17 +39,31 @@ struct DynamoFunction {
   std::string_view name;      // co_name
   std::string_view qualname;  // to show
   std::uint32_t depth = 0;    // the least it was traced at: 0 the compile's own, 1 inlined into it
-  DynamoCalls calls;          // none: it only called others
+  std::uint32_t code_bytes = 0;       // len(co_code); 0: not known
+  DynamoCalls calls;                  // none: it only called others
   std::vector<DynamoCaller> callers;  // in order of the first call that ended
 };
+
+// Own time below one chain of callers, for a flame graph.
+struct DynamoStack {
+  std::vector<std::uint32_t> functions;  // indices of stack_functions, the outermost first
+  std::uint64_t own_ns = 0;
+  std::uint64_t calls = 0;
+};
+// Of one compile; the time of others is missing, and counted.
+inline constexpr std::size_t kMaxDynamoStacks = 100'000;
 
 struct DynamoProfile {
   std::vector<DynamoFunction> functions;  // every caller is among them
   DynamoCalls sum;
-  std::uint64_t raised = 0;      // calls that an exception ended
-  std::uint64_t unfinished = 0;  // calls whose end was not seen
-  std::uint64_t inlined = 0;     // calls in `sum` that are not the compile's own function's
-  std::uint64_t root_ns = 0;     // of the compile's own function; 0: not seen from begin to end
+  std::vector<DynamoStack> stacks;  // in order of the first call that ended
+  // Of `stacks`: also those that are in no row of `functions`, as torch's profiler leaves them out.
+  std::vector<DynamoFunction> stack_functions;
+  std::uint64_t lost_stacks = 0;  // calls in none of them
+  std::uint64_t raised = 0;       // calls that an exception ended
+  std::uint64_t unfinished = 0;   // calls whose end was not seen
+  std::uint64_t inlined = 0;      // calls in `sum` that are not the compile's own function's
+  std::uint64_t root_ns = 0;      // of the compile's own function; 0: not seen from begin to end
 };
 
 class DynamoProfiles {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "symbolizer/attribution/exact_compiles.h"
+#include "symbolizer/python/line_table.h"
 
 namespace dynprof {
 namespace {
@@ -44,6 +45,7 @@ FunctionNumber TracedFunctions::of_compile(CompileIndex compile) {
     function.first_line = known.line;
     function.name = known.name;
     function.qualname = known.qualname;
+    function.code_bytes = code_bytes(function);
   }
   return number(function);
 }
@@ -61,7 +63,24 @@ DynamoFunction TracedFunctions::read(CodeId id) const {
   function.first_line = code.first_line;
   function.name = tables.strings[code.name];
   function.qualname = tables.strings[code.qualname];
+  const auto units = decode_line_table(code.python, tables.blobs[code.line_table], code.first_line);
+  function.code_bytes = units.empty() ? 0 : 2 * units.back().end;
   return function;
+}
+
+// The code of a compile's own function, among all that samples and events named.
+std::uint32_t TracedFunctions::code_bytes(const DynamoFunction& function) {
+  const Tables& tables = attribution_.recording().tables();
+  if (codes_.empty()) {
+    for (CodeId id = 0; id < tables.codes.size(); ++id) {
+      const Code& code = tables.codes[id];
+      if (code.unreadable != Unreadable::kNo) continue;
+      codes_.try_emplace(
+          {tables.strings[code.filename], code.first_line, tables.strings[code.name]}, id);
+    }
+  }
+  auto found = codes_.find({function.file, function.first_line, function.name});
+  return found == codes_.end() ? 0 : read(found->second).code_bytes;
 }
 
 FunctionNumber TracedFunctions::number(const DynamoFunction& function) {

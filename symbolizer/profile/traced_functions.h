@@ -29,11 +29,14 @@ class TracedFunctions {
 
  private:
   DynamoFunction read(CodeId id) const;
+  std::uint32_t code_bytes(const DynamoFunction& function);
   FunctionNumber number(const DynamoFunction& function);
 
+  using Key = std::tuple<std::string_view, std::int32_t, std::string_view>;
   const Attribution& attribution_;
   std::vector<DynamoFunction> functions_;
-  std::map<std::tuple<std::string_view, std::int32_t, std::string_view>, FunctionNumber> numbers_;
+  std::map<Key, FunctionNumber> numbers_;
+  std::map<Key, CodeId> codes_;  // filled when first asked for
   std::unordered_map<CodeId, FunctionNumber> of_codes_;
   std::unordered_map<std::uint32_t, CompileIndex> attempts_;  // by episode: one that knows it
 };

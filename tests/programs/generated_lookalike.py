@@ -13,7 +13,10 @@ import dataclasses
 import dis
 import functools
 import gc
+import importlib.util
+import io
 import json
+import marshal
 import sys
 import threading  # noqa: F401 (for the lines that it executes)
 import time
@@ -167,6 +170,8 @@ def branches(a, b=3, *rest, key="x", **more):
             total -= 1
         else:
             continue
+    if a in {1, 2, (3, 4)}:  # constants of every kind
+        more["big"] = (2**100, -(2**70), 2**31, 3j, b"\0x", "é\ud800", ..., None, True, -0.0, 1e999)
     while total > 1000:
         total //= 2
     return {"t": total, **more}, [*rest], f"{total!r} {key:>3}"
@@ -227,6 +232,27 @@ def instructions(code):
             meaning = i.argval if isinstance(i.argval, str) else ", ".join(i.argval)
         rows.append([i.offset, i.opname, i.arg or 0, meaning])
     return rows
+
+
+def check(path):
+    """Whether a .pyc file has the transformed code of a compile, and that of a user's function."""
+    with open(path, "rb") as file:
+        data = file.read()
+    code = marshal.loads(data[16:])
+    ours = [*CleanupManager.instance.refs.values(), *ORIGINALS.refs.values()]
+    known = [ref() for ref in ours] + list(ORIGINALS.values.values())
+    known += [code for codes in ContinueExecutionCache.cache.values.values() for code in codes.values()]
+    same = any(
+        code == one
+        and code.co_names == one.co_names
+        and code.co_code == one.co_code
+        and code.co_filename == one.co_filename
+        and list(code.co_lines()) == list(one.co_lines())
+        for one in known
+    )
+    magic = data[:4] == importlib.util.MAGIC_NUMBER
+    dis.dis(code, file=io.StringIO())
+    print("same" if same and magic else f"differs {code} {magic}", flush=True)
 
 
 # ---- a compile -----------------------------------------------------------------------------------
@@ -335,6 +361,19 @@ def forge(folder, rows):
     hostile = code.replace(co_name="../../etc/\x1b]0;x\x07cron.d/evil")
     ORIGINALS[hostile] = code
     CleanupManager.instance[hostile] = [CleanupHook(SCOPE, name), CleanupHook(cycle, "x"), None, 7]
+    # In one constant a list, a tuple that contains itself, and a code that has itself as a constant.
+    pair = ([], 0)
+    cyclic = (lambda: None).__code__.replace(co_name="cyclic", co_consts=(None, pair))
+    assert cyclic.co_consts[1] is pair
+    KEPT.extend([pair, cyclic])
+    items = tuple.__basicsize__
+    ctypes.py_object.from_address(id(pair) + items + 8).value = pair
+    ctypes.py_object.from_address(id(cyclic.co_consts) + items).value = cyclic
+    forged_size = (lambda: 1).__code__.replace(co_name="forged_size", co_names=("a", "b"))
+    names = forged_size.co_names
+    KEPT.append(names)
+    ctypes.c_ssize_t.from_address(id(names) + size).value = 1 << 60
+    ORIGINALS[cyclic] = ORIGINALS[forged_size] = branches.__code__
     ORIGINALS.values[12345678] = code  # no weak reference to it
     ORIGINALS.values[1 << 200] = code
     ORIGINALS.refs[id(rows)] = weakref.ref(code)  # to another object

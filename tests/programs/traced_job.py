@@ -7,7 +7,8 @@ line on stdin, ROUNDS times without and ROUNDS times with torch._dynamo.config.d
 and each after a reset, so that trace ids repeat. One function with a graph break (which torch's profiler
 cannot stand) is compiled at the very end. Then it writes OUT.json and prints `done`:
 
-    {"rounds": [[compile, ...], ...], "clocked": [{id: [[[name, file, first line], ns], ...]}, ...]}
+    {"rounds": [[compile, ...], ...], "clocked": [{id: [[[name, file, first line], ns], ...]}, ...],
+     "functions": [[[[[name, file, first line], bytes of bytecode, least depth], ...], ...], ...]}
 
 `rounds` is from torch's profiler, a compile being the calls it noted, in order of their ends: [[name,
 file, first line], caller the same way or null, primitive, cumtime_ns]. `clocked` is from clocks around
@@ -287,9 +288,7 @@ def clocks():
     inline_call, step = INLINING.inline_call, GENERATING.inline_call_
 
     def clocked_call(cls, parent, function, *args, **kwargs):
-        return clocked(
-            function.get_code(), lambda: inline_call(parent, function, *args, **kwargs)
-        )
+        return clocked(function.get_code(), lambda: inline_call(parent, function, *args, **kwargs))
 
     INLINING.inline_call = classmethod(clocked_call)
     GENERATING.inline_call_ = lambda self: clocked(self.f_code, lambda: step(self))
@@ -300,13 +299,23 @@ def clocks():
         GENERATING.inline_call_ = step
 
 
+def shapes(state):
+    """Of each function: the size of its bytecode, and the least depth it was inlined at."""
+    found = {}
+    for timing in state.timings:
+        key = timing.func_name, timing.filename, timing.firstlineno
+        size, depth = found.get(key, (timing.bytecode_count, timing.inline_depth))
+        found[key] = size, min(depth, timing.inline_depth)
+    return [[key, *row] for key, row in found.items()]
+
+
 def main():
     dynamo_profiler.DynamoProfilerState.dump_stats = keep
     trace_all(False)
     torch._dynamo.reset()
     print("ready", os.getpid(), flush=True)
     sys.stdin.readline()
-    rounds, clocked = [], []
+    rounds, clocked, functions = [], [], []
     for number in range(ROUNDS):
         if number == 0:
             trace_all(False)
@@ -317,10 +326,11 @@ def main():
         STATES.clear()
         trace_all(True)
         rounds.append([noted(state) for state in STATES])
+        functions.append([shapes(state) for state in STATES])
     torch._dynamo.reset()
     breaks_the_graph()
     with open(sys.argv[1], "w") as file:
-        json.dump({"rounds": rounds, "clocked": clocked}, file)
+        json.dump({"rounds": rounds, "clocked": clocked, "functions": functions}, file)
     print("done", flush=True)
 
 

@@ -5,6 +5,7 @@ import collections
 import json
 import marshal
 import pstats
+import re
 import statistics
 import subprocess
 from dataclasses import dataclass
@@ -248,6 +249,44 @@ def test_the_table(traced):
     table = "\n".join(traced.tables["_compile_inner_1_0"])
     assert "plain (traced_job.py:" in table and " from recursive (traced_job.py:" in table
     assert "an exception ended" in "\n".join(traced.tables["_compile_inner_0_0"])
+
+
+ROW = re.compile(r" *(\d+) +(\d+) +([\d.]+) +([\d.]+) +(\d+|\?) +(\d+)  (\S.*) \((.*):(\d+)\)")
+
+
+def test_the_whole_table_has_torchs_functions_sizes_and_depths(traced):
+    """compiles/*.dynamo.txt, which `record` writes."""
+    compared = 0
+    for number, compiles in enumerate(traced.truth["functions"]):
+        for stem, functions in zip(STEMS, compiles, strict=True):
+            name = repeated(stem, 2 * number + 1)
+            text = (traced.folder.parent / "out" / "compiles" / f"{name}.dynamo.txt").read_text()
+            rows = {}
+            for found in filter(None, map(ROW.fullmatch, text.splitlines())):
+                function = found[7].rpartition(".")[2], found[8], int(found[9])
+                rows[function] = found[5], int(found[6])
+            told = {tuple(key): (str(size), depth) for key, size, depth in functions}
+            assert set(rows) == set(told), name
+            for key, (size, depth) in told.items():
+                # torch has the depth at which a generator was made; here it is the one it is run at.
+                if key[0] == "scaled":
+                    assert rows[key][1] < depth
+                    depth = rows[key][1]
+                assert rows[key] == (size, depth), (name, key)
+                compared += 1
+            stats = traced.profiles[name].values()
+            assert f"Sum of tottime: {1000 * sum(row[2] for row in stats):.3f} ms" in text
+            assert f"of cumtime: {1000 * sum(row[3] for row in stats):.3f} ms" in text
+    assert compared > 100
+
+
+def test_folded_stacks_add_up(traced):
+    for name, stats in traced.profiles.items():
+        path = traced.folder.parent / "out" / "compiles" / f"{name}.dynamo.folded"
+        lines = [line.rpartition(" ")[::2] for line in path.read_text().splitlines()]
+        assert lines and len({stack for stack, _ in lines}) == len(lines)
+        own = sum(row[2] for row in stats.values())
+        assert sum(int(us) for _, us in lines) == pytest.approx(own * 1e6, abs=len(lines))
 
 
 def test_pstats_prints_it(traced, capsys):

@@ -64,6 +64,37 @@ def test_finds_what_each_compile_made(interpreter, spawn, tmp_path):
     assert target.alive()
 
 
+def test_code_objects_are_those_of_the_process(interpreter, spawn, tmp_path):
+    """Its own interpreter loads each .pyc, and finds the code equal to the one it was read from."""
+    target, compiles = stand(spawn, interpreter, tmp_path)
+    found = Found(target.pid)
+    checked = 0
+    for truth in compiles:
+        files = found.all("code_object", truth["id"])
+        kinds = {file["name"].partition("_")[0] for file in files}
+        assert kinds == {"bytecode", "original", "torch"}, [file["name"] for file in files]
+        for file in files:
+            assert file["problem"] == ""
+            path = tmp_path / f"{checked}.pyc"
+            path.write_bytes(bytes.fromhex(file["content"]))
+            target.send(f"check({str(path)!r})")
+            assert target.wait_for("^(same|differs.*)").group(1) == "same", file["name"]
+            target.lines.clear()
+            checked += 1
+    assert checked >= 3 * len(compiles)
+
+
+def test_the_users_source(interpreter, spawn, tmp_path):
+    target, compiles = stand(spawn, interpreter, tmp_path)
+    found = Found(target.pid)
+    source = found.one("source", compiles[0]["id"])
+    lines = LOOKALIKE.read_text().splitlines()
+    first = lines.index('def branches(a, b=3, *rest, key="x", **more):')
+    assert source["content"].splitlines()[0] == lines[first]
+    assert source["origin"] == f"{LOOKALIKE}:{first + 1}"
+    assert source["content"].splitlines()[-1].lstrip().startswith("return {")
+
+
 def test_guards_without_a_finalizer_are_found_by_the_collector_alone(interpreter, spawn, tmp_path):
     target, _ = stand(spawn, interpreter, tmp_path)
     ids = {f["trace_id"] for f in Found(target.pid, "--gc", 0).all("guards")}
@@ -91,6 +122,11 @@ def test_forged_objects_are_rejected(interpreter, spawn, tmp_path):
     assert [(f["origin"], f["size"]) for f in big] == [("<eval_with_key>.big", 4 << 20)]
     assert "is not an absolute path" in " ".join(f["problem"] for f in found.files)
     assert not any("root:" in f["content"] for f in found.files)
+    # Constants that contain themselves, or that no file can hold, are texts; forged sizes leave no file.
+    [cyclic] = [f for f in found.all("code_object") if "cyclic" in f["name"] and f["problem"]]
+    assert cyclic["problem"].startswith("3 of its constants")
+    assert b"__co_consts[" in bytes.fromhex(cyclic["content"])
+    assert "bytecode_forged_size.pyc" not in [f["name"] for f in found.all("code_object")]
 
 
 def test_a_target_that_changes_all_the_while(interpreter, spawn, tmp_path):

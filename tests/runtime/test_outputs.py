@@ -49,7 +49,7 @@ def test_files_are_where_they_should_be(compile_run):
     known = re.compile(
         r"recording\.dynprof|report\.(txt|html)|compiles\.json|trace\.json\.gz|"
         r"(compiles/(_compile_inner|compile_backward)_\d+_\d+(_\d+)?"
-        r"\.(profile|trace\.json\.gz|(dynamo\.)?svg|dynamo\.profile))|generated/.*"
+        r"\.(profile|trace\.json\.gz|(dynamo\.)?svg|dynamo\.(profile|txt|folded)))|generated/.*"
     )
     assert not [name for name in names if not known.fullmatch(name)]
 

@@ -18,16 +18,35 @@ namespace {
 
 std::string quoted(std::string_view text) { return "\"" + json_escape(text) + "\""; }
 
+// Bytes in hexadecimal.
+std::string content(const GeneratedFile& file) {
+  if (file.kind != GeneratedKind::kCodeObject) return quoted(file.content);
+  std::string text;
+  for (unsigned char byte : file.content) text += fmt::format("{:02x}", byte);
+  return quoted(text);
+}
+
+std::string calls(const GeneratedFile& file) {
+  std::string text;
+  for (const GeneratedCall& call : file.calls) {
+    std::string ids;
+    for (const std::string& id : call.compiled_as) ids += (ids.empty() ? "" : ",") + quoted(id);
+    text += fmt::format("{}[{},{},{},[{}]]", text.empty() ? "" : ",", quoted(call.name), call.graph,
+                        quoted(call.function), ids);
+  }
+  return "[" + text + "]";
+}
+
 void print_files(const GeneratedCode& code, double seconds) {
   fmt::print("{{\"seconds\":{:.4f},\"files\":[", seconds);
   const char* comma = "";
   for (const GeneratedFile& file : code.files) {
     fmt::print(
         "{}\n{{\"trace_id\":{},\"kind\":{},\"direction\":{},\"name\":{},\"origin\":{},"
-        "\"truncated\":{},\"problem\":{},\"size\":{},\"content\":{}}}",
+        "\"truncated\":{},\"problem\":{},\"size\":{},\"calls\":{},\"content\":{}}}",
         comma, quoted(file.trace_id), quoted(kind_name(file.kind)),
         quoted(direction_name(file.direction)), quoted(file.name), quoted(file.origin),
-        file.truncated, quoted(file.problem), file.content.size(), quoted(file.content));
+        file.truncated, quoted(file.problem), file.content.size(), calls(file), content(file));
     comma = ",";
   }
   fmt::print("],\"missing\":[");

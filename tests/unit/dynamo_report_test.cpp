@@ -167,6 +167,29 @@ TEST_F(DynamoOutput, Table) {
             "# Not counted: 1 call that an exception ended; their time is their callers'.\n");
 }
 
+TEST_F(DynamoOutput, TheWholeTableHasDepthsAndSums) {
+  trace();
+  Attribution attribution(fake);
+  const std::string text = dynamo_table_text(*DynamoProfiles(attribution).of(0), "0/0");
+  const std::vector<std::string> found = lines(text);
+  ASSERT_EQ(found.size(), 9u) << text;
+  EXPECT_EQ(
+      found[3],
+      "        1         1        4.000        7.000    1024      0  step (/home/me/job.py:10)");
+  EXPECT_EQ(found[4].substr(0, 44), "        2         1        5.000        3.00");
+  EXPECT_EQ(found[7], "# Calls: 3, functions: 2. Sum of tottime: 9.000 ms, of cumtime: 10.000 ms");
+  EXPECT_EQ(found[8], "# Not counted: 1 calls that an exception ended.");
+}
+
+TEST_F(DynamoOutput, FoldedStacksHaveEachChainOfCalls) {
+  trace();
+  Attribution attribution(fake);
+  EXPECT_EQ(dynamo_folded(*DynamoProfiles(attribution).of(0)),
+            "step (job.py:10);Block.f (job.py:20);g (job.py:30);Block.f (job.py:20) 2000\n"
+            "step (job.py:10);Block.f (job.py:20) 3000\n"
+            "step (job.py:10) 4000\n");
+}
+
 TEST_F(DynamoOutput, TableIsShortNarrowAndSafeToPrint) {
   tracing.compile("0/0", 0, root);
   std::vector<CodeId> codes;

@@ -97,7 +97,11 @@ TEST_F(OutputsTest, GeneratedCodeGoesNowhereElse) {
     ASSERT_EQ(::stat((folder / name).c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0600u);
   }
-  EXPECT_EQ(count, 8u);
+  // Each compile has a page, each wrapper of a known one the plan of its kernels.
+  EXPECT_EQ(count, 8u + 2u + 7u);
+  EXPECT_NE(slurp("out/generated/0_0/index.md").find("[wrapper_2.py](wrapper_2.py)"),
+            std::string::npos);
+  EXPECT_TRUE(names.contains("out/generated/0_0/wrapper_2_plan.json"));
 }
 
 TEST_F(OutputsTest, ACompileThatOnlyEdgesShow) {

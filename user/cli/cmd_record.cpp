@@ -155,6 +155,7 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
     terminal.line("note: no samples: the target was never on a CPU");
   OutputOptions output_options;
   output_options.call_graphs = options.call_graphs;
+  output_options.decompile.python = options.decompiler;
   output_options.cpu_only = options.cpu_only;
   output_options.user_packages = options.session.user_packages;
   output_options.max_trace_bytes = options.max_trace_bytes;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
 #include <string_view>
 #include <vector>
 
@@ -21,9 +20,11 @@
 #include "symbolizer/export/pstats.h"
 #include "symbolizer/profile/analysis.h"
 #include "symbolizer/recording/open_fd.h"
+#include "symbolizer/report/dynamo_table.h"
 #include "symbolizer/report/report.h"
 #include "symbolizer/report/rows.h"
 #include "user/cli/call_graphs.h"
+#include "user/cli/generated_output.h"
 #include "user/cli/standard_streams.h"
 
 namespace dynprof {
@@ -80,6 +81,7 @@ class Outputs {
     return kNoCompile;
   }
   std::size_t generated() const { return generated_; }
+  const std::string& generated_page() const { return generated_page_; }
   const std::string& drawn() const { return drawn_; }
   std::optional<Error> first_error() const { return first_error_; }
 
@@ -155,6 +157,8 @@ class Outputs {
     if (!compiles_) return;
     for_each_traced([&](const DynamoProfile& profile, const std::string& stem) {
       write_file(*compiles_, stem + ".profile", dynamo_pstats_bytes(profile));
+      write_file(*compiles_, stem + ".txt", dynamo_table_text(profile, stem));
+      write_file(*compiles_, stem + ".folded", dynamo_folded(profile));
     });
   }
 
@@ -178,27 +182,14 @@ class Outputs {
       terminal_.line("note: " + merged + "; --max-trace-size sets the limit");
   }
 
-  // Names and bytes are the target's: each file is new, in a directory of ours, and nothing is run.
   void write_generated_code() {
     const Generated& generated = analysis_.generated();
-    if (generated.files().empty()) return;
-    auto top = directory_.subdirectory("generated");
-    if (!top) return failed(top.error());
-    std::map<std::string, OutputDirectory> folders;
-    const Tables& tables = attribution_.recording().tables();
-    for (const GeneratedCopy& file : generated.files()) {
-      auto folder = folders.find(file.directory);
-      if (folder == folders.end()) {
-        auto made = top->subdirectory(sanitize_file_component(file.directory));
-        if (!made) {
-          failed(made.error());
-          continue;
-        }
-        folder = folders.emplace(file.directory, std::move(*made)).first;
-      }
-      write_file(folder->second, sanitize_file_component(file.name), tables.blobs[file.body]);
-      generated_++;
-    }
+    const Decompiled decompiled =
+        decompile_all(attribution_, generated, options_.decompile, terminal_);
+    GeneratedOutput written = write_generated(directory_, attribution_, generated, decompiled);
+    if (written.first_error) failed(*written.first_error);
+    generated_ = written.files;
+    generated_page_ = std::move(written.page);
   }
 
   // Those of the compiles with most time come first: together they may take a limited time.
@@ -237,6 +228,7 @@ class Outputs {
   std::optional<OutputDirectory> compiles_;
   std::string drawn_;  // the first call graph, by its stem
   std::size_t generated_ = 0;
+  std::string generated_page_;
   std::optional<Error> first_error_;
 };
 
@@ -290,6 +282,9 @@ Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_
   if (outputs.generated() > 0)
     terminal.line(fmt::format("  generated/        {} files of code that torch made, by trace id",
                               outputs.generated()));
+  if (!outputs.generated_page().empty())
+    terminal.line(fmt::format("                    a compile on one page: {}/generated/{}", shown,
+                              outputs.generated_page()));
   terminal.line(fmt::format("  later: dynprof-bpf report {}  (or export, on any machine)", shown));
   if (outputs.first_error()) return *outputs.first_error();
   if (!printed) {

@@ -10,6 +10,7 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/export/chrome.h"
 #include "symbolizer/recording/reader.h"
+#include "user/cli/generated_output.h"
 #include "user/cli/output_directory.h"
 #include "user/cli/terminal.h"
 
@@ -26,6 +27,7 @@ struct OutputOptions {
   // The limits of all call graphs together.
   std::size_t most_call_graphs = 200;
   std::chrono::milliseconds call_graph_time{10'000};
+  DecompileOptions decompile{};
 };
 
 // From the recording in `directory`, open already: we may have given up the rights to open it. The report

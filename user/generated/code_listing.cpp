@@ -91,6 +91,8 @@ std::vector<std::string> read_constants(PythonObjects& python, std::uint64_t fie
   return texts;
 }
 
+}  // namespace
+
 // 3.11+: the instructions are in the object, as many units as its ob_size says. 3.10: the bytes
 // object co_code.
 std::string read_bytecode(PythonObjects& python, std::uint64_t code) {
@@ -106,8 +108,6 @@ std::string read_bytecode(PythonObjects& python, std::uint64_t code) {
   auto into = std::as_writable_bytes(std::span(bytecode));
   return memory.read(code + t.bpf.code_instructions, into) ? bytecode : "";
 }
-
-}  // namespace
 
 std::vector<Instruction> decode_instructions(const CodeBody& body) {
   std::vector<Instruction> instructions;

@@ -39,6 +39,9 @@ std::vector<Instruction> decode_instructions(const CodeBody& body);
 // One line each: line number where it changes, offset, opcode, argument and its meaning.
 std::string list_instructions(const std::vector<Instruction>& instructions);
 
+// As the interpreter runs it: specialized, with caches. "" when it cannot be read.
+std::string read_bytecode(PythonObjects& python, std::uint64_t code);
+
 struct CodeText {
   RemoteCode code;
   CodeBody body;

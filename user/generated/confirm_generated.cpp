@@ -11,7 +11,7 @@ namespace {
 bool same_but_for_the_name(const GeneratedFile& a, const GeneratedFile& b) {
   return a.trace_id == b.trace_id && a.kind == b.kind && a.direction == b.direction &&
          a.origin == b.origin && a.truncated == b.truncated && a.problem == b.problem &&
-         a.content == b.content;
+         a.function == b.function && a.calls == b.calls && a.content == b.content;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "symbolizer/base/text.h"
-#include "user/generated/code_listing.h"
+#include "user/generated/code_files.h"
 #include "user/generated/collector.h"
 #include "user/generated/compiled_codes.h"
 #include "user/generated/confirm_generated.h"
@@ -22,16 +22,6 @@ constexpr std::size_t kMaxGuardsExpression = 65'536;
 constexpr std::size_t kMaxWantedGuards = 65'536;
 constexpr std::size_t kBatch = 16;  // ranges in one read
 
-// "forward (/tmp/model.py:9)", on one line whatever the names are.
-std::string describe(const RemoteCode& code) {
-  if (code.unreadable != Unreadable::kNo) return "?";
-  return escape_terminal(fmt::format("{} ({}:{})", code.qualname, code.filename, code.first_line));
-}
-
-std::string shown_id(const std::string& trace_id) {
-  return trace_id.empty() ? "of an unknown compile" : "compile " + trace_id;
-}
-
 class Finder {
  public:
   Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits, Deadline deadline)
@@ -46,9 +36,10 @@ class Finder {
     reasons_ = &reasons;
     FxSources sources(python_, collector_);
     InductorFiles inductor(python_, files_, collector_);
+    CodeObjectFiles code_files(python_, files_, collector_, codes_);
     for (const CompiledCode& code : codes_.codes) {
       if (over(deadline_)) break;
-      add_bytecode(code);
+      code_files.add(code);
       for (const GuardManager& guards : code.guards) add_guards(guards, &code);
       for (const CompiledGraph& graph : code.graphs) {
         for (const FoundObject& compiled : graph.reachable.compiled_graphs) {
@@ -57,7 +48,7 @@ class Finder {
         sources.add_graph(graph);
       }
     }
-    for (const ResumeFunction& resume : codes_.resume_functions) add_resume_function(resume);
+    for (const ResumeFunction& resume : codes_.resume_functions) code_files.add(resume);
     for (const GuardManager& guards : codes_.other_guards) add_guards(guards, nullptr);
     inductor.add_others();
     sources.add_others();
@@ -82,65 +73,6 @@ class Finder {
     return wanted;
   }
 
-  void add_bytecode(const CompiledCode& code) {
-    if (!collector_.place()) return;
-    auto text = read_code_text(python_, code.code);
-    if (!text) return;
-    std::string about =
-        fmt::format("# Bytecode made of {}, {}\n", describe(python_.codes().read(code.original)),
-                    shown_id(code.trace_id));
-    for (const CompiledGraph& graph : code.graphs) {
-      about += fmt::format("# calls {}: a compiled graph\n", escape_terminal(graph.name));
-    }
-    for (const NamedValue& resume : code.resume_points) {
-      about += fmt::format("# calls {}: {}\n", escape_terminal(resume.name),
-                           describe(python_.codes().read(resume.value)));
-    }
-    GeneratedFile file;
-    file.trace_id = code.trace_id;
-    file.kind = GeneratedKind::kBytecode;
-    file.origin = describe(text->code);
-    add_listing(std::move(file), about, *text, "bytecode_" + text->code.name);
-  }
-
-  void add_resume_function(const ResumeFunction& resume) {
-    if (!collector_.place()) return;
-    auto text = read_code_text(python_, resume.code);
-    if (!text) return;
-    std::string about = fmt::format("# {} continues {}\n", describe(text->code),
-                                    describe(python_.codes().read(resume.resumes)));
-    // It belongs to the compile that broke the graph there; several may have made the same call.
-    std::string owner;
-    for (const CompiledCode& code : codes_.codes) {
-      for (const NamedValue& point : code.resume_points) {
-        if (point.value != resume.code) continue;
-        about += fmt::format("# called as {} by {}\n", escape_terminal(point.name),
-                             shown_id(code.trace_id));
-        if (owner.empty()) owner = code.trace_id;
-      }
-    }
-    for (const CompiledCode& code : codes_.codes) {
-      if (code.original == resume.code)
-        about += fmt::format("# {}\n", "was compiled as " + shown_id(code.trace_id));
-    }
-    GeneratedFile file;
-    file.trace_id = owner;
-    file.kind = GeneratedKind::kResumeFunction;
-    file.origin = describe(text->code);
-    add_listing(std::move(file), about, *text, text->code.name);
-  }
-
-  void add_listing(GeneratedFile file, const std::string& about, const CodeText& text,
-                   const std::string& hint) {
-    std::vector<Instruction> instructions = decode_instructions(text.body);
-    file.content = about + "\n" + list_instructions(instructions);
-    if (instructions.empty()) {
-      file.problem =
-          fmt::format("the instructions of CPython 3.{} cannot be listed", text.body.python & 0xff);
-    }
-    collector_.add(std::move(file), hint, ".txt");
-  }
-
   void add_guards(const GuardManager& guards, const CompiledCode* code) {
     if (!collector_.place()) return;
     auto text = read_guards(python_, guards, collector_.room());
@@ -151,7 +83,7 @@ class Finder {
     file.origin = "GuardManagerWrapper.code_parts";
     file.truncated = text->truncated;
     file.content = fmt::format("# Conditions for using the code compiled from {}, {}\n",
-                               code ? describe(python_.codes().read(code->original)) : "?",
+                               code ? describe_code(python_.codes().read(code->original)) : "?",
                                shown_id(guards.trace_id));
     for (const std::string& part : text->parts) {
       file.content += escape_terminal(part);

@@ -18,6 +18,8 @@ enum class GeneratedKind : std::uint8_t {
   kGuards,          // what has to hold for a compiled code to be used
   kBytecode,        // the code object Dynamo made of a frame, as a listing
   kResumeFunction,  // the code object that goes on after a graph break
+  kCodeObject,      // one of the two above, or the user's own, as a .pyc file
+  kSource,          // the user's function, from its file
 };
 
 enum class GeneratedDirection : std::uint8_t {
@@ -25,6 +27,15 @@ enum class GeneratedDirection : std::uint8_t {
   kForward,
   kBackward,
   kInference,  // a forward that no backward follows
+};
+
+// A global that Dynamo made for a code: what the code calls.
+struct GeneratedCall {
+  std::string name;                      // "__compiled_fn_1_<uuid>", "__resume_at_138_3"
+  bool graph = false;                    // a compiled graph; else a resume function
+  std::string function;                  // of a resume function: "f (/tmp/model.py:9)"
+  std::vector<std::string> compiled_as;  // of a resume function: the trace ids of its compiles
+  bool operator==(const GeneratedCall&) const = default;
 };
 
 struct GeneratedFile {
@@ -37,8 +48,11 @@ struct GeneratedFile {
   std::string
       kernel;  // of kKernelSource: the kernel's name in the wrapper, "": not known. Hostile too
   std::string content;
-  bool truncated = false;  // `content` is the beginning of it
-  std::string problem;     // what went wrong; `content` may be there all the same
+  std::string function;  // of code and of a source: the user's function, "f (/tmp/model.py:9)"
+  std::int32_t first_line = 0;       // of a source: that of `content`
+  std::vector<GeneratedCall> calls;  // of a kBytecode, in the order Dynamo made them
+  bool truncated = false;            // `content` is the beginning of it
+  std::string problem;               // what went wrong; `content` may be there all the same
 };
 
 struct GeneratedLimits {
@@ -57,7 +71,7 @@ struct GeneratedCode {
   std::vector<std::string> missing;
 };
 
-// "wrapper", "kernel_source", "fx_graph", "guards", "bytecode", "resume_function".
+// "wrapper", "kernel_source", "fx_graph", "guards", "bytecode", "resume_function", "code_object", "source".
 std::string_view kind_name(GeneratedKind kind);
 // "forward", "backward", "inference" or "".
 std::string_view direction_name(GeneratedDirection direction);

@@ -38,9 +38,9 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 std::string_view kind_name(GeneratedKind kind) {
-  static constexpr const char* kTexts[] = {"wrapper", "kernel_source", "fx_graph",
-                                           "guards",  "bytecode",      "resume_function"};
-  return enum_text<GeneratedKind::kResumeFunction>(kTexts, kind, "");
+  static constexpr const char* kTexts[] = {"wrapper",  "kernel_source",   "fx_graph",    "guards",
+                                           "bytecode", "resume_function", "code_object", "source"};
+  return enum_text<GeneratedKind::kSource>(kTexts, kind, "");
 }
 
 std::string_view direction_name(GeneratedDirection direction) {

@@ -302,7 +302,9 @@ OpcodeTable make_table(const Version& version) {
   std::string_view rest = version.opcodes;
   while (!rest.empty()) {
     std::string_view entry = take(rest, ' ');
-    Opcode& opcode = table[number(take(entry, ':'))];
+    const std::uint8_t place = number(take(entry, ':'));
+    Opcode& opcode = table[place];
+    opcode.original = place;
     std::string_view name = take(entry, ':');
     opcode.caches = number(entry);
     opcode.name = take(name, '/');

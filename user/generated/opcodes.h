@@ -27,7 +27,8 @@ enum class OpcodeArgument : std::uint8_t {
 struct Opcode {
   std::string_view name;  // "" where the version has no such opcode
   OpcodeArgument argument = OpcodeArgument::kPlain;
-  std::uint8_t caches = 0;  // code units of inline cache that follow
+  std::uint8_t caches = 0;    // code units of inline cache that follow
+  std::uint8_t original = 0;  // its number, or of the one that it is a specialized form of
 };
 
 using OpcodeTable = std::array<Opcode, 256>;

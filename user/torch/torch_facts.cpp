@@ -44,6 +44,26 @@ std::string to_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+nlohmann::ordered_json describe(const GeneratedFile& file) {
+  nlohmann::ordered_json json = {{"trace_id", file.trace_id},
+                                 {"kind", kind_name(file.kind)},
+                                 {"direction", direction_name(file.direction)},
+                                 {"name", file.name},
+                                 {"origin", file.origin},
+                                 {"kernel", file.kernel},
+                                 {"problem", file.problem},
+                                 {"truncated", file.truncated}};
+  if (!file.function.empty()) json["function"] = file.function;
+  if (file.first_line > 0) json["first_line"] = file.first_line;
+  for (const GeneratedCall& call : file.calls) {
+    json["calls"].push_back({{"name", call.name},
+                             {"graph", call.graph},
+                             {"function", call.function},
+                             {"compiled_as", call.compiled_as}});
+  }
+  return json;
+}
+
 bool has_row(const CompileHistory& history, const HistoryRow& row) {
   return std::any_of(history.rows.begin(), history.rows.end(), [&](const HistoryRow& other) {
     return other.trace_id == row.trace_id && other.kind == row.kind &&
@@ -206,14 +226,7 @@ void TorchFacts::write_at_end(pid_t pid, RecordingWriter& writer) const {
     fact.pid = pid;
     fact.time_ns = monotonic_ns();
     fact.kind = writer.string("generated");
-    fact.name = writer.string(to_text({{"trace_id", file.trace_id},
-                                       {"kind", kind_name(file.kind)},
-                                       {"direction", direction_name(file.direction)},
-                                       {"name", file.name},
-                                       {"origin", file.origin},
-                                       {"kernel", file.kernel},
-                                       {"problem", file.problem},
-                                       {"truncated", file.truncated}}));
+    fact.name = writer.string(to_text(describe(file)));
     fact.body = writer.blob(file.content);
     writer.fact(fact);
   }

@@ -1,0 +1,38 @@
+// Which operators and graph nodes each kernel of an Inductor wrapper was made of: from the comments that
+// Inductor writes above kernels and calls. Its C++ kernels have no such comment unless provenance tracking
+// is on: there the kernel's name is all there is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "symbolizer/export/graph_text.h"
+
+namespace dynprof {
+
+struct PlannedKernel {
+  std::string name;      // "triton_poi_fused_add_0", "extern_kernels.addmm"
+  std::string language;  // "triton", "cpp", "extern": a library's
+  std::uint32_t launches = 0;
+  std::vector<std::string> operators;  // "aten.addmm"
+  std::vector<std::string> sources;    // nodes of the captured graph
+  std::vector<std::string> nodes;      // nodes of the post-grad graph
+  std::vector<std::string> lines;      // of the user's, by the nodes; filled in by add_lines()
+};
+
+struct KernelPlan {
+  std::vector<PlannedKernel> kernels;  // in the order of the wrapper
+  bool has_arguments = false;          // get_args() and benchmark_compiled_module() are there
+};
+
+KernelPlan read_kernel_plan(std::string_view wrapper, std::size_t most);
+
+// The user's lines of each kernel, from the nodes of the post-grad graph. A call of a library names no
+// node of that graph: it gets the line of the only node with its operator, where there is one.
+void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad);
+
+std::string kernel_plan_json(const KernelPlan& plan);
+
+}  // namespace dynprof
