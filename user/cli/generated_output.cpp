@@ -79,7 +79,8 @@ Decompiled decompile_all(const Attribution& attribution, const Generated& genera
     // The user's own code has a source.
     if (copy.kind == "code_object" && !copy.name.starts_with("original_")) wanted.push_back(i);
   }
-  if (wanted.empty() || options.python == kNoDecompiler) return done;
+  if (wanted.empty() || options.python.empty()) return done;
+  const std::string asked = options.python == kAnyDecompiler ? "" : options.python;
   const Clock::time_point deadline = Clock::now() + options.time;
   const char* path = std::getenv("PATH");
   std::size_t failures = 0;
@@ -97,7 +98,7 @@ Decompiled decompile_all(const Attribution& attribution, const Generated& genera
     terminal.progress(fmt::format("decompiling {}", counted(n + 1, wanted.size())));
     const std::string_view pyc =
         attribution.recording().tables().blobs[generated.files()[wanted[n]].body];
-    auto python = find_decompiler(pyc, options.python, path ? path : "");
+    auto python = find_decompiler(pyc, asked, path ? path : "");
     DecompilerLimits limits;
     limits.program.time = std::min(kEach, left);
     auto text =

@@ -14,12 +14,12 @@
 namespace dynprof {
 
 struct DecompileOptions {
-  std::string python;  // the Python to run; "": python3.N of PATH; kNoDecompiler: none
+  std::string python;  // the Python to run; kAnyDecompiler: python3.N of PATH; "": none
   // Of all code objects together.
   std::size_t count = 200;
   std::chrono::milliseconds time{20'000};
 };
-inline constexpr const char* kNoDecompiler = "none";
+inline constexpr const char* kAnyDecompiler = "auto";
 
 // Decompiles code objects until the first failure that would meet each of them, or a limit. What went wrong
 // is one note.

@@ -115,8 +115,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   add_user_code(*verb, line.record.session.user_packages);
   verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
   verb->add_option("--decompiler", line.record.decompiler,
-                   "Python with the package depyf, of the target's version, to decompile Dynamo's "
-                   "code with (default: python3.N of PATH; none: do not)")
+                   "decompile Dynamo's code with this Python, which has the package depyf and is of "
+                   "the target's version (auto: python3.N of PATH)")
       ->type_name("PYTHON");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }
