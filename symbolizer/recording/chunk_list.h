@@ -37,7 +37,7 @@
   X(kModuleSamples, 26, "module samples", ModuleSample, module_samples, module_sample)             \
   X(kRegionRuns, 27, "region runs", RegionRuns, region_runs, region_runs)                          \
   X(kCompileProgress, 28, "compile progress", CompileProgress, compile_progress, compile_progress) \
-  X(kMemorySamples, 29, "memory samples", MemorySample, memory_samples, memory_sample) \
+  X(kMemorySamples, 29, "memory samples", MemorySample, memory_samples, memory_sample)             \
   X(kAnnotations, 30, "annotations", Annotation, annotations, annotation)
 
 // Chunks that are not rows of Tables. X(kind, number, name).

@@ -114,9 +114,10 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->type_name("SIZE");
   add_user_code(*verb, line.record.session.user_packages);
   verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
-  verb->add_option("--decompiler", line.record.decompiler,
-                   "decompile Dynamo's code with this Python, which has the package depyf and is of "
-                   "the target's version (auto: python3.N of PATH)")
+  verb->add_option(
+          "--decompiler", line.record.decompiler,
+          "decompile Dynamo's code with this Python, which has the package depyf and is of "
+          "the target's version (auto: python3.N of PATH)")
       ->type_name("PYTHON");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }

@@ -91,7 +91,8 @@ struct CallPlaces {
   bool calls_emulated = false;
 
   std::uint64_t probe_at(std::size_t function) const {
-    return probe_offset(file.get(), found[function]->offset, ProbeReads::kArguments, calls_emulated);
+    return probe_offset(file.get(), found[function]->offset, ProbeReads::kArguments,
+                        calls_emulated);
   }
 
   static Result<CallPlaces> find(pid_t pid, const Mapping& mapping,
