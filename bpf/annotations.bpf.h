@@ -3,12 +3,12 @@
  *
  *   torch::autograd::profiler::record_function_enter_new(name, args)  torch.profiler.record_function begins
  *   at::RecordFunction::RecordFunction(scope)                         ... its object is made, by that function
- *   at::RecordFunction::end()                                         ... it ends, by its object; torch calls these
- *                                                                     two for each run of a compiled region as well,
- *                                                                     so they are probed once a program uses the first
+ *   at::RecordFunction::end()                                         ... it ends, by its object
  *   torch::profiler::itt_range_push(const char*), itt_range_pop()     torch.profiler.itt
  *   nvtxRangePushA(const char*), nvtxRangePop()                       torch.cuda.nvtx
  *   nvtxDomainRangePushEx(domain, attributes), nvtxDomainRangePop(domain)
+ *
+ * torch makes and ends such an object for each run of a compiled region too: two hits more of each.
  *
  * Entries only, as everywhere. An event for each begin and end; a process that marks more of them than
  * DP_ANNOTATION_HITS_PER_SECOND sends one more, and none from then on. */
@@ -16,11 +16,7 @@
 #define DYNPROF_BPF_ANNOTATIONS_BPF_H
 
 struct dp_run_rate annotation_rates[DP_CLOCK_SLOTS]; /* by the probes' cookie */
-
-/* Their flags. */
-#define DP_ANNOTATIONS_GIVEN_UP 1u /* nothing is sent any more */
-#define DP_ANNOTATIONS_USED 2u     /* DP_ANNOTATION_USED was sent */
-#define DP_ANNOTATIONS_OBJECTS 4u  /* the probe on the making of objects is there */
+#define DP_ANNOTATIONS_GIVEN_UP 1u                   /* their flag: nothing is sent any more */
 
 /* The record_functions that a thread has open. */
 struct thread_records {
@@ -170,12 +166,6 @@ int record_entered(struct pt_regs* ctx) {
   struct annotation_probe probe;
   struct dp_annotation_event event;
   if (!marks(&probe, &event, ctx)) return 0;
-  if (set_first(probe.rate, DP_ANNOTATIONS_USED)) {
-    fill_annotation(&event, &probe, DP_ANNOTATION_USED);
-    send_annotation(&event, BPF_RB_FORCE_WAKEUP);
-    return 0;
-  }
-  if (!(probe.rate->flags & DP_ANNOTATIONS_OBJECTS)) return 0;
   struct thread_records* thread = records_of(&probe);
   if (!thread) return 0;
   thread->name = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
@@ -188,7 +178,7 @@ int record_made(struct pt_regs* ctx) {
   struct annotation_probe probe;
   struct dp_annotation_event event;
   __u64 text = 0;
-  if (!marks(&probe, &event, ctx) || set_first(probe.rate, DP_ANNOTATIONS_OBJECTS)) return 0;
+  if (!marks(&probe, &event, ctx)) return 0;
   struct thread_records* thread = records_of(&probe);
   if (!thread || !thread->name) return 0;
   __u32 depth = thread->depth;

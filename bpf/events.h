@@ -242,8 +242,6 @@ enum dp_annotation_edge {
   DP_ANNOTATION_END = 2,
   /* The process marks too many: from now on nothing of them is sent. */
   DP_ANNOTATION_TOO_OFTEN = 3,
-  /* The process uses record_function: its objects are to be probed as well. Its first ranges are not recorded. */
-  DP_ANNOTATION_USED = 4,
 };
 
 /* As in a recording: AnnotationKind in symbolizer/recording/torch_model.h. */

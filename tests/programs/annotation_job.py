@@ -84,10 +84,6 @@ def main():
     print("ready", flush=True)
     input()
     ranges = []
-    # The probes on the objects of record_function are set when it is first used.
-    for _ in range(20):
-        with torch.profiler.record_function("first"):
-            time.sleep(0.1)
     with torch.profiler.record_function("compile the model"):
         model(torch.ones(32, 32))
     for step in range(RANGES):

@@ -154,7 +154,7 @@ void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {
 
 void TorchTracer::on(const dp_annotation_event& event, RecordingWriter& writer) {
   const auto tid = static_cast<pid_t>(event.header.tid);
-  annotations_.on(event, process_.identity.threads().of(tid, writer), process_.kernel, writer);
+  annotations_.on(event, process_.identity.threads().of(tid, writer), writer);
 }
 
 RunCounts::Describe TorchTracer::describe_runs(RecordingWriter& writer) {

@@ -20,13 +20,12 @@ struct Function {
   std::string_view name;
   Probe probe;
   dp_annotation_kind kind;
-  bool of_objects = false;  // see attach_objects
 };
 // Ends first: a begin without an end says nothing. In libtorch_cpu.so of torch 2.13.0.
 constexpr Function kTorch[] = {
-    {"_ZN2at14RecordFunction3endEv", Probe::kRecordEnded, DP_ANNOTATION_RECORD_FUNCTION, true},
+    {"_ZN2at14RecordFunction3endEv", Probe::kRecordEnded, DP_ANNOTATION_RECORD_FUNCTION},
     {"_ZN2at14RecordFunctionC1ENS_11RecordScopeE", Probe::kRecordMade,
-     DP_ANNOTATION_RECORD_FUNCTION, true},
+     DP_ANNOTATION_RECORD_FUNCTION},
     {"_ZN5torch8autograd8profiler25record_function_enter_newERKNSt7__cxx1112basic_stringIcSt11char_"
      "traitsIcESaIcEEERKSt8optionalIS7_E",
      Probe::kRecordEntered, DP_ANNOTATION_RECORD_FUNCTION},
@@ -80,28 +79,13 @@ void AnnotationProbes::attach_library(KernelSide& kernel, pid_t pid, const Mappi
   const bool calls = !has_shadow_stack(pid);
   for (std::size_t i = 0; i < functions.size(); ++i) {
     if (!(*places)[i]) continue;
-    const Place place = {
-        functions[i].probe, functions[i].kind, functions[i].name,
-        probe_offset(file->get(), (*places)[i]->offset, ProbeReads::kArguments, calls)};
-    if (functions[i].of_objects)
-      objects_.push_back(place);
-    else
-      attach_one(kernel, pid, file->get(), place);
+    const Function& function = functions[i];
+    auto link = kernel.attach_probe(
+        function.probe, pid, path_of_open_file(file->get()),
+        probe_offset(file->get(), (*places)[i]->offset, ProbeReads::kArguments, calls),
+        function.name, slot_ | static_cast<std::uint64_t>(function.kind) << 32);
+    if (link) links_.push_back(*std::move(link));
   }
-  if (!objects_.empty() && torch) torch_file_ = *std::move(file);
-}
-
-void AnnotationProbes::attach_objects(KernelSide& kernel, pid_t pid) {
-  for (const Place& place : std::exchange(objects_, {}))
-    attach_one(kernel, pid, torch_file_.get(), place);
-  torch_file_ = {};
-}
-
-void AnnotationProbes::attach_one(KernelSide& kernel, pid_t pid, int file, const Place& place) {
-  auto link =
-      kernel.attach_probe(place.probe, pid, path_of_open_file(file), place.offset, place.function,
-                          slot_ | static_cast<std::uint64_t>(place.kind) << 32);
-  if (link) links_.push_back(*std::move(link));
 }
 
 void AnnotationProbes::detach() { close_together(std::exchange(links_, {})); }
@@ -116,20 +100,20 @@ void AnnotationProbes::write(const Open& range, std::uint64_t end_ns, bool end_s
                      .name = range.name});
 }
 
-void AnnotationProbes::on(const dp_annotation_event& event, ThreadId thread, KernelSide& kernel,
+void AnnotationProbes::on(const dp_annotation_event& event, ThreadId thread,
                           RecordingWriter& writer) {
   const std::uint64_t time_ns = event.header.time_ns;
-  if (event.edge == DP_ANNOTATION_USED)
-    return attach_objects(kernel, static_cast<pid_t>(event.header.pid));
   if (event.edge == DP_ANNOTATION_TOO_OFTEN) {
     finish(time_ns, writer);
     detach();
+    if (!any_) return;
     problem_ = fmt::format(
         "the probes on record_function, NVTX and ITT in process {} were hit more than {} times a "
         "second and are removed: its ranges are not recorded any more",
         event.header.pid, DP_ANNOTATION_HITS_PER_SECOND);
     return;
   }
+  any_ = true;
   OpenOnThread& on_thread = open_[event.header.tid];
   on_thread.thread = thread;
   std::vector<Open>& ranges = on_thread.ranges;

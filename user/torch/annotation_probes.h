@@ -1,17 +1,15 @@
 // Ranges that a process marks in itself (torch.profiler.record_function, ITT, NVTX), by probes on the entries of the
-// functions that begin and end them. A process that calls none of these pays nothing for the probes: torch itself calls
-// those on the objects of record_function, which are therefore set at the first call of record_function.
+// functions that begin and end them. A process that marks none pays for two hits at each run of a compiled region, for
+// which torch makes an object of record_function too.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
-#include "symbolizer/base/unique_fd.h"
 #include "symbolizer/recording/writer.h"
 #include "user/kernel/kernel_side.h"
 #include "user/target/process.h"
@@ -24,8 +22,7 @@ class AnnotationProbes {
   void attach(KernelSide& kernel, pid_t pid);
   void detach();
 
-  void on(const dp_annotation_event& event, ThreadId thread, KernelSide& kernel,
-          RecordingWriter& writer);
+  void on(const dp_annotation_event& event, ThreadId thread, RecordingWriter& writer);
   // The process, or the recording, ends: writes what is open.
   void finish(std::uint64_t time_ns, RecordingWriter& writer);
 
@@ -43,22 +40,13 @@ class AnnotationProbes {
     ThreadId thread = 0;
     std::vector<Open> ranges;  // outermost first
   };
-  struct Place {
-    Probe probe{};
-    std::uint16_t kind = 0;
-    std::string_view function;
-    std::uint64_t offset = 0;
-  };
   void attach_library(KernelSide& kernel, pid_t pid, const Mapping& library, bool torch);
-  void attach_objects(KernelSide& kernel, pid_t pid);
-  void attach_one(KernelSide& kernel, pid_t pid, int file, const Place& place);
   static void write(const Open& range, std::uint64_t end_ns, bool end_seen, ThreadId thread,
                     RecordingWriter& writer);
 
   std::vector<Link> links_;
   std::uint32_t slot_ = 0;
-  UniqueFd torch_file_;         // that `objects_` are in
-  std::vector<Place> objects_;  // to be probed once record_function is used
+  bool any_ = false;                                      // a range was marked
   std::unordered_map<std::uint32_t, OpenOnThread> open_;  // by thread
   std::string problem_;
 };
