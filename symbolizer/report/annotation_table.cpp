@@ -18,7 +18,6 @@ double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 void append_annotations(std::string& out, const Selection& selection) {
   const std::vector<AnnotationSums> rows = annotation_rows(selection.analysis);
   if (rows.empty()) return;
-  out += "#\n";
   append_comment(
       out,
       "Annotations: ranges that the program marks (record_function, NVTX, ITT), with exact "
@@ -42,6 +41,7 @@ void append_annotations(std::string& out, const Selection& selection) {
   if (rows.size() > kMaxRows)
     append_comment(
         out, fmt::format("{} more names, each with less time", grouped(rows.size() - kMaxRows)));
+  out += "#\n";
 }
 
 }  // namespace dynprof
