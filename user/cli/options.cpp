@@ -116,8 +116,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
   verb->add_option(
           "--decompiler", line.record.decompiler,
-          "decompile Dynamo's code with this Python, which has the package depyf and is of "
-          "the target's version (auto: python3.N of PATH)")
+          "Python of the target's version with depyf, to decompile Dynamo's code (auto: of PATH)")
       ->type_name("PYTHON");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }
