@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "symbolizer/base/text.h"
+#include "symbolizer/base/unique_fd.h"
 #include "symbolizer/python/pyc_magic.h"
 
 namespace dynprof {

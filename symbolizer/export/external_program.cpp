@@ -87,6 +87,20 @@ class Child {
 // one dup2 would overwrite another's source.
 UniqueFd above_stdio(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3)); }
 
+// A file in memory, at its begin.
+Result<UniqueFd> file_of(std::string_view text) {
+  UniqueFd file(::memfd_create("dynprof-filter", MFD_CLOEXEC));
+  if (!file) return errno_error("cannot hold a text in memory");
+  while (!text.empty()) {
+    const ssize_t count = ::write(file.get(), text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return errno_error("cannot hold a text in memory");
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) return errno_error("cannot read a text back");
+  return file;
+}
+
 }  // namespace
 
 std::string find_program(std::string_view path, std::string_view name) {
@@ -106,24 +120,11 @@ std::string find_program(std::string_view path, std::string_view name) {
   return {};
 }
 
-Result<UniqueFd> memory_file(std::string_view text) {
-  UniqueFd file(::memfd_create("dynprof-filter", MFD_CLOEXEC));
-  if (!file) return errno_error("cannot hold a text in memory");
-  while (!text.empty()) {
-    const ssize_t count = ::write(file.get(), text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return errno_error("cannot hold a text in memory");
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-  if (::lseek(file.get(), 0, SEEK_SET) != 0) return errno_error("cannot read a text back");
-  return file;
-}
-
 Result<int> run_filter(const std::string& program, const std::vector<std::string>& arguments,
                        std::string_view input, int output_fd, const ProgramLimits& limits) {
   UniqueFd opened(::open("/dev/null", O_RDWR | O_CLOEXEC));
   if (!opened) return errno_error("cannot open /dev/null");
-  ASSIGN_OR_RETURN(const UniqueFd text, memory_file(input));
+  ASSIGN_OR_RETURN(const UniqueFd text, file_of(input));
   UniqueFd null = above_stdio(opened.get()), output = above_stdio(output_fd);
   UniqueFd in = above_stdio(text.get());
   if (!null || !output || !in) return errno_error("cannot copy a descriptor");

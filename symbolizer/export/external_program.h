@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "symbolizer/base/result.h"
-#include "symbolizer/base/unique_fd.h"
 
 namespace dynprof {
 
@@ -27,8 +26,5 @@ struct ProgramLimits {
 // an error, what was written is not whole.
 Result<int> run_filter(const std::string& program, const std::vector<std::string>& arguments,
                        std::string_view input, int output_fd, const ProgramLimits& limits);
-
-// A file in memory with this text, at its beginning.
-Result<UniqueFd> memory_file(std::string_view text);
 
 }  // namespace dynprof
