@@ -49,7 +49,7 @@ std::uint64_t number_of(const std::string& rank) {
   return number;
 }
 
-FoldedCompile fold(std::vector<Member> members) {
+FoldedCompile fold(const std::vector<Member>& members) {
   FoldedCompile folded;
   std::uint64_t longest_ns = 0;
   for (const Member& member : members) {
