@@ -47,7 +47,7 @@ def test_files_are_where_they_should_be(compile_run):
         assert f"compiles/{stem(row)}.profile" in names
         assert f"compiles/{stem(row)}.trace.json.gz" in names
     known = re.compile(
-        r"recording\.dynprof|report\.(txt|html)|compiles\.json|trace\.json\.gz|"
+        r"recording\.dynprof|report\.(txt|html)|(compiles|operators)\.json|trace\.json\.gz|"
         r"(compiles/(_compile_inner|compile_backward)_\d+_\d+(_\d+)?"
         r"\.(profile|trace\.json\.gz|(dynamo\.)?svg|dynamo\.(profile|txt|folded)))|generated/.*"
     )
