@@ -208,12 +208,14 @@ class Reader {
       ++history_.unreadable;
       return;
     }
+    const std::uint64_t forked_ns = forked_at(fact);
     for_each_item(document, "compiles", kMaxRows, [&](const Json& item) {
       auto row = read_row(item, fact.pid, realtime_offset_ns_);
       if (!row) {
         ++history_.unreadable;
         return;
       }
+      if (row->start_ns && *row->start_ns < forked_ns) return;  // its parent's, copied by fork
       row->before_attach = at_attach;
       keep(std::move(*row));
     });
@@ -222,6 +224,16 @@ class Reader {
       if (auto found = read_break(item)) history_.graph_breaks.push_back(std::move(*found));
       if (!text(item, "trace_id")) history_.breaks_without_compile = true;
     });
+  }
+
+  // When the process of a fact was forked; 0: before the recording.
+  std::uint64_t forked_at(const Fact& fact) const {
+    std::uint64_t forked_ns = 0;
+    for (const ProcessLife& life : tables_.lives) {
+      if (life.pid == fact.pid && life.kind == LifeKind::kFork && life.time_ns <= fact.time_ns)
+        forked_ns = std::max(forked_ns, life.time_ns);
+    }
+    return forked_ns;
   }
 
   // Of a row in both documents the later one counts, for what torch added meanwhile.

@@ -156,6 +156,17 @@ TEST_F(PastTest, OtherProcessesAreApart) {
             (List{"_compile_inner_0_0", "pid200-_compile_inner_0_0 known"}));
 }
 
+TEST_F(PastTest, AForkedChildHasNoCompilesOfItsParent) {
+  edges.forward("0/0");
+  fake.edit_tables().lives.push_back(
+      {.time_ns = start + 150'000'000, .pid = 200, .kind = LifeKind::kFork, .parent_pid = 100});
+  fake.sample(thread, 0, 0, 0, 100);
+  fake.fact(200, "history", "detach",
+            Json{{"compiles", {row("0/0", 0, 0.1), row("1/0", 200, 0.1)}}}.dump());
+  EXPECT_EQ(found(Attribution(fake)),
+            (List{"_compile_inner_0_0", "pid200-_compile_inner_1_0 known"}));
+}
+
 TEST_F(PastTest, BreaksOfTheWholeProcess) {
   Json one{{"reason", "print"}, {"file", "/m.py"}, {"line", 3}};
   remember("attach", {}, {one});
