@@ -8,7 +8,7 @@
  *   nvtxRangePushA(const char*), nvtxRangePop()                       torch.cuda.nvtx
  *   nvtxDomainRangePushEx(domain, attributes), nvtxDomainRangePop(domain)
  *
- * torch makes and ends such an object for each run of a compiled region too: two hits more of each.
+ * torch makes and ends such objects for other purposes too, so these three are probed only on request.
  *
  * Entries only, as everywhere. An event for each begin and end; a process that marks more of them than
  * DP_ANNOTATION_HITS_PER_SECOND sends one more, and none from then on. */

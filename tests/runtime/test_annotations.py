@@ -65,7 +65,7 @@ def build_nvtx(folder):
 @pytest.fixture(scope="module")
 def marked(require_root_bpf, venv_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
-    return Run(folder, venv_python, "--nvtx", build_nvtx(folder))
+    return Run(folder, venv_python, "--nvtx", build_nvtx(folder), record=["--record-functions"])
 
 
 @pytest.fixture(scope="module")
@@ -110,4 +110,8 @@ def test_a_flood_is_limited(flooded):
     assert "its ranges are not recorded any more" in flooded.text
     assert 0 < len(flooded.spans["flood", "ITT"]) <= 8000
     # What came before is whole.
-    assert len(flooded.spans["step", "record_function"]) == 40
+    assert len(flooded.spans["step", "ITT"]) == 40
+
+
+def test_record_functions_are_recorded_on_request_alone(flooded):
+    assert not [name for name, kind in flooded.spans if kind == "record_function"]

@@ -25,12 +25,13 @@ std::uint64_t at(const std::string& code, ProbeReads reads, bool calls = true) {
 
 TEST(ProbeOffset, IsOnTheJumpBehindATest) {
   const auto offset = [](const std::string& code) { return at(code, ProbeReads::kArguments); };
-  EXPECT_EQ(offset("\x48\x85\xff\x74\x1b"), 3u);  // test %rdi,%rdi; je
-  EXPECT_EQ(offset("\x48\x85\xff\x75\x1b"), 3u);  // test %rdi,%rdi; jne
-  EXPECT_EQ(offset("\x48\x85\xff\x41\x57"), 3u);  // test %rdi,%rdi; push %r15
-  EXPECT_EQ(offset("\x48\x85\xf6\x74\x1b"), 0u);  // test %rsi,%rsi; je
-  EXPECT_EQ(offset("\xf3\x0f\x1e\xfa\x55"), 4u);  // endbr64; push %rbp
-  EXPECT_EQ(offset("\x41\x57\x41\x56"), 0u);      // push %r15
+  EXPECT_EQ(offset("\x48\x85\xff\x74\x1b"), 3u);       // test %rdi,%rdi; je
+  EXPECT_EQ(offset("\x48\x85\xff\x75\x1b"), 3u);       // test %rdi,%rdi; jne
+  EXPECT_EQ(offset("\x48\x85\xff\x41\x57"), 3u);       // test %rdi,%rdi; push %r15
+  EXPECT_EQ(offset("\x48\x85\xf6\x74\x1b"), 0u);       // test %rsi,%rsi; je
+  EXPECT_EQ(offset("\x80\x7f\x68\x00\x74\x5a"s), 4u);  // cmpb $0x0,0x68(%rdi); je
+  EXPECT_EQ(offset("\xf3\x0f\x1e\xfa\x55"), 4u);       // endbr64; push %rbp
+  EXPECT_EQ(offset("\x41\x57\x41\x56"), 0u);           // push %r15
   EXPECT_EQ(offset("\x48\x85\xff"), 0u) << "the file ends";
   EXPECT_EQ(offset(""), 0u) << "the file ends";
 }

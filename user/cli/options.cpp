@@ -94,15 +94,16 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_flag("--no-watchpoints", raw.no_watchpoints,
                  "no hardware watchpoints, so no exact counts of traced functions");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
-                 "always read the target's memory with bpf_probe_read_user (slower)");
+                 "read memory by bpf_probe_read_user (slower)");
+  verb->add_flag("--record-functions", line.record.session.record_functions,
+                 "also exact ranges of torch.profiler.record_function; slows compiles down");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record waits");
   verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,
                    fmt::format("sum up waits shorter than this (default {}ms)",
                                SessionOptions().off_cpu_threshold_ns / 1'000'000))
       ->type_name("TIME");
-  verb->add_flag("--cpu", line.record.cpu_only,
-                 "profiles of compiles in CPU time, not in wall time");
+  verb->add_flag("--cpu", line.record.cpu_only, "profiles of compiles in CPU time, not wall time");
   verb->add_flag("--no-cmdlines", raw.no_cmdlines, "record program names without command lines");
   verb->add_option(
           "--table-cache", line.record.session.native_limits.cache,
@@ -114,9 +115,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->type_name("SIZE");
   add_user_code(*verb, line.record.session.user_packages);
   verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
-  verb->add_option(
-          "--decompiler", line.record.decompiler,
-          "Python of the target's version with depyf, to decompile Dynamo's code (auto: of PATH)")
+  verb->add_option("--decompiler", line.record.decompiler,
+                   "Python with depyf, to decompile Dynamo's code (auto: that of PATH)")
       ->type_name("PYTHON");
   verb->footer("With -- CMD ARGS..., starts CMD, records it, and exits with its status.");
 }

@@ -25,6 +25,7 @@ struct FollowOptions {
   bool children = true;                      // forks are followed
   bool command_lines = true;                 // kept in the recording
   std::vector<std::string> user_packages{};  // installed packages that are the user's own code
+  bool record_functions = false;             // see AnnotationProbes
 };
 
 class FollowedProcess {

@@ -46,7 +46,7 @@ void TorchTracer::attach_probes() {
     watch_.prepare_inlined(objects, python, layout, process_.kernel);
   }
   if (!complete) return;
-  annotations_.attach(process_.kernel, python.pid);
+  annotations_.attach(process_.kernel, python.pid, process_.record_functions);
   process_.torch.set_probed(probes_.functions());
   if (probes_.functions().region.begin || probes_.functions().node.begin)
     runs_.begin(process_.identity.pid(), monotonic_ns());

@@ -36,6 +36,7 @@ struct TracedProcess {
   const KernelEntry& entry;
   KernelSide& kernel;
   const std::vector<std::string>& user_packages;  // installed packages that are the user's own code
+  bool record_functions = false;                  // see AnnotationProbes
 };
 
 class TorchTracer {

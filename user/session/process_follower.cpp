@@ -34,7 +34,8 @@ ProcessFollower::ProcessFollower(const SessionOptions& options, Sources& sources
       stop_requested_(std::move(stop_requested)),
       processes_({.children = options.children || options.all,
                   .command_lines = options.command_lines,
-                  .user_packages = options.user_packages},
+                  .user_packages = options.user_packages,
+                  .record_functions = options.record_functions},
                  *sources.kernel),
       lives_(options.command_lines) {
   for (const pid_t pid : options.targets) processes_.follow_at_begin(pid, 0);

@@ -23,9 +23,10 @@ struct SessionOptions {
   bool children = true;
   bool passive = false;     // nothing in a target is changed: no probes, no watchpoints, no library
   bool watchpoints = true;  // hardware ones, where the CPU and the kernel provide them
-  bool direct_map = true;   // see KernelSideOptions
-  bool native = true;       // native and kernel frames too
-  bool off_cpu = true;      // what threads wait for, and how long
+  bool record_functions = false;  // exact ranges of record_function, see AnnotationProbes
+  bool direct_map = true;         // see KernelSideOptions
+  bool native = true;             // native and kernel frames too
+  bool off_cpu = true;            // what threads wait for, and how long
   std::uint64_t off_cpu_threshold_ns = 1'000'000;
   bool command_lines = true;  // keep them: of the target, and of all programs it starts
   std::vector<std::string> user_packages;  // installed, and the user's own code all the same

@@ -27,6 +27,7 @@ struct Pattern {
 constexpr std::array kPatterns = {
     Pattern{{0xf3, 0x0f, 0x1e, 0xfa}, 4, 4, true},         // endbr64
     Pattern{{0x48, 0x85, 0xff}, 3, 3, true},               // test %rdi,%rdi
+    Pattern{{0x80, 0x7f}, 2, 4, true},                     // cmpb $m,n(%rdi)
     Pattern{{0x48, 0x83, 0xec}, 3, 4, false},              // sub $n,%rsp
     Pattern{{0x48, 0x81, 0xec}, 3, 7, false},              // sub $n,%rsp
     Pattern{{0x31, 0xf6}, 2, 2, false},                    // xor %esi,%esi

@@ -48,7 +48,7 @@ bool is_library(const Mapping& mapping, std::string_view name) {
 
 }  // namespace
 
-void AnnotationProbes::attach(KernelSide& kernel, pid_t pid) {
+void AnnotationProbes::attach(KernelSide& kernel, pid_t pid, bool record_functions) {
   const auto mappings = read_mappings(pid);
   if (!mappings) return;
   auto find = [&](std::string_view name) {
@@ -58,7 +58,7 @@ void AnnotationProbes::attach(KernelSide& kernel, pid_t pid) {
   slot_ = kernel.new_run_slot();
   auto attach = [&](std::string_view name, bool torch) {
     if (const auto library = find(name); library != mappings->end())
-      attach_library(kernel, pid, *library, torch);
+      attach_library(kernel, pid, *library, torch, record_functions);
   };
   attach("libtorch_cpu.so", true);
   attach("libnvToolsExt.so", false);
@@ -67,7 +67,7 @@ void AnnotationProbes::attach(KernelSide& kernel, pid_t pid) {
 }
 
 void AnnotationProbes::attach_library(KernelSide& kernel, pid_t pid, const Mapping& library,
-                                      bool torch) {
+                                      bool torch, bool record_functions) {
   const std::span<const Function> functions =
       torch ? std::span<const Function>(kTorch) : std::span<const Function>(kNvtx);
   std::vector<std::string_view> names;
@@ -80,6 +80,7 @@ void AnnotationProbes::attach_library(KernelSide& kernel, pid_t pid, const Mappi
   for (std::size_t i = 0; i < functions.size(); ++i) {
     if (!(*places)[i]) continue;
     const Function& function = functions[i];
+    if (function.kind == DP_ANNOTATION_RECORD_FUNCTION && !record_functions) continue;
     auto link = kernel.attach_probe(
         function.probe, pid, path_of_open_file(file->get()),
         probe_offset(file->get(), (*places)[i]->offset, ProbeReads::kArguments, calls),

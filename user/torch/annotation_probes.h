@@ -1,6 +1,7 @@
 // Ranges that a process marks in itself (torch.profiler.record_function, ITT, NVTX), by probes on the entries of the
-// functions that begin and end them. A process that marks none pays for two hits at each run of a compiled region, for
-// which torch makes an object of record_function too.
+// functions that begin and end them. A process that calls none of these pays nothing for them. record_function is probed
+// only on request: its end is that of an object that torch makes for other purposes as well, hundreds of times in a
+// compile and at each run of a compiled region.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +20,7 @@ namespace dynprof {
 class AnnotationProbes {
  public:
   // Once, when torch's libraries are mapped. What a library lacks is not probed.
-  void attach(KernelSide& kernel, pid_t pid);
+  void attach(KernelSide& kernel, pid_t pid, bool record_functions);
   void detach();
 
   void on(const dp_annotation_event& event, ThreadId thread, RecordingWriter& writer);
@@ -40,7 +41,8 @@ class AnnotationProbes {
     ThreadId thread = 0;
     std::vector<Open> ranges;  // outermost first
   };
-  void attach_library(KernelSide& kernel, pid_t pid, const Mapping& library, bool torch);
+  void attach_library(KernelSide& kernel, pid_t pid, const Mapping& library, bool torch,
+                      bool record_functions);
   static void write(const Open& range, std::uint64_t end_ns, bool end_seen, ThreadId thread,
                     RecordingWriter& writer);
 
