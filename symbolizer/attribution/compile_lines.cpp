@@ -73,6 +73,20 @@ void CompileLines::add(const Attribution& attribution, const LineSample& sample)
   known->ns[static_cast<std::size_t>(sample.use) - 1] += sample.weight_ns;
 }
 
+const char* line_use_words(LineUse use) {
+  switch (use) {
+    case LineUse::kTracing:
+      return "tracing";
+    case LineUse::kGraphEnd:
+      return "compiling the graph that ends at";
+    case LineUse::kRetracing:
+      return "tracing again";
+    case LineUse::kLowering:
+      return "lowering";
+  }
+  return "at";
+}
+
 void CompileLines::add(const Attribution& attribution, const LockSample& sample) {
   const Thread& thread = attribution.recording().tables().threads[sample.thread];
   CompileIndex holder =

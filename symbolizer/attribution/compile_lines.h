@@ -14,6 +14,9 @@ namespace dynprof {
 inline constexpr std::array kLineUses = {LineUse::kTracing, LineUse::kGraphEnd, LineUse::kRetracing,
                                          LineUse::kLowering};
 
+// What a compile does at a line, in front of the line: "tracing", "compiling the graph that ends at", ...
+const char* line_use_words(LineUse use);
+
 struct LineTime {
   std::string file;
   std::int32_t line = 0;
@@ -32,7 +35,7 @@ class CompileLines {
  public:
   explicit CompileLines(const Attribution& attribution);
 
-  // The dearest first; together less than the compile's wall time, since not all of it has a line.
+  // Those with most time first; together less than the compile's wall time, since not all of it has a line.
   const std::vector<LineTime>& of(CompileIndex compile) const { return lines_[compile]; }
   // Threads that waited for the compile lock while this compile held it, the longest first.
   const std::vector<LockWaiter>& waiters(CompileIndex compile) const { return waiters_[compile]; }

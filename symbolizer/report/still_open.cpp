@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "symbolizer/attribution/compile_lines.h"
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/process_tree.h"
@@ -25,20 +26,6 @@ constexpr std::size_t kMaxPrograms = 3;
 constexpr std::size_t kMaxOpen = 64;  // a job has a few; compiles are in the order of their begin
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
-
-const char* use_words(LineUse use) {
-  switch (use) {
-    case LineUse::kTracing:
-      return "tracing";
-    case LineUse::kGraphEnd:
-      return "compiling the graph that ends at";
-    case LineUse::kRetracing:
-      return "tracing again";
-    case LineUse::kLowering:
-      return "lowering";
-  }
-  return "at";
-}
 
 class Finder {
  public:
@@ -198,7 +185,7 @@ std::string still_open_text(const Analysis& analysis, const StillOpen& open) {
   if (open.process_ended) text += " until its process ended";
   if (!open.phase.empty()) text += ", in " + open.phase;
   if (!open.file.empty())
-    text += fmt::format("{} {} {}:{}", open.phase.empty() ? "," : ":", use_words(open.use),
+    text += fmt::format("{} {} {}:{}", open.phase.empty() ? "," : ":", line_use_words(open.use),
                         cut(base_name(open.file), 40, true), open.line);
   if (open.node != 0)
     text += fmt::format(", node {} of {}", grouped(open.node), grouped(open.nodes));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "symbolizer/attribution/compile_lines.h"
 #include "symbolizer/python/line_table.h"
 #include "user/target/interpreter_walk.h"
 #include "user/target/process.h"
@@ -31,22 +32,6 @@ const UserLine& own_line(const std::vector<UserLine>& lines) {
   auto own = std::find_if(lines.rbegin(), lines.rend(),
                           [](const UserLine& line) { return !is_installed(line.file); });
   return own != lines.rend() ? *own : lines.back();
-}
-
-const char* activity_words(std::optional<LineUse> use) {
-  if (!use) return "";
-  switch (*use) {
-    case LineUse::kTracing:
-      return "tracing";
-    case LineUse::kGraphEnd:
-      return "compiling the graph that ends at";
-    case LineUse::kRetracing:
-      return "tracing again";
-    case LineUse::kLowering:
-      return "lowering";
-    default:
-      return "";
-  }
 }
 
 std::string id_of(const CompileNow& compile) {
@@ -149,7 +134,7 @@ void OpenCompiles::read_compile(pid_t tid, std::uint64_t tstate, const FinishedR
   if (moment.compile->phase) compile.phase = phase_text(*moment.compile->phase);
   compile.torch_phases = moment.compile->phases;
   compile.moved = !moment.consistent;
-  compile.activity = activity_words(moment.user_code.use);
+  if (moment.user_code.use) compile.activity = line_use_words(*moment.user_code.use);
   if (!moment.user_code.lines.empty()) {
     const UserLine& line = own_line(moment.user_code.lines);
     compile.at = TopPlace{line.function, line.file, line.line};
