@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include "symbolizer/attribution/graph_text.h"
+#include "symbolizer/attribution/kernel_plan.h"
 #include "symbolizer/attribution/torch_history.h"
-#include "symbolizer/export/graph_text.h"
 #include "symbolizer/export/guard_text.h"
-#include "symbolizer/export/kernel_plan.h"
 #include "symbolizer/export/markdown.h"
 
 namespace dynprof {

@@ -33,7 +33,7 @@ struct Row {
   bool gpu = false;
   std::string name;
   std::set<std::string> ids;
-  std::vector<SourceLine> lines;
+  std::vector<std::string> lines;  // see KernelSources
 };
 
 class Kernels {
@@ -111,8 +111,8 @@ class Kernels {
   static void add_id(Row& row, const TraceId& id, bool backward) {
     if (is_valid(id)) row.ids.insert((backward ? "bw " : "") + id.text());
   }
-  static void add_lines(Row& row, const std::vector<SourceLine>& lines) {
-    for (const SourceLine& line : lines)
+  static void add_lines(Row& row, const std::vector<std::string>& lines) {
+    for (const std::string& line : lines)
       if (std::find(row.lines.begin(), row.lines.end(), line) == row.lines.end())
         row.lines.push_back(line);
   }
@@ -130,10 +130,11 @@ std::string ids_text(const std::set<std::string>& ids) {
   return ids.size() == 1 ? *ids.begin() : fmt::format("{} +{}", *ids.begin(), ids.size() - 1);
 }
 
-std::string lines_text(const std::vector<SourceLine>& lines) {
+std::string lines_text(const std::vector<std::string>& lines) {
   std::string text;
   for (std::size_t i = 0; i < std::min(lines.size(), kMaxLines); ++i)
-    text += fmt::format("{}{}:{}", i == 0 ? "" : ", ", base_name(lines[i].file), lines[i].line);
+    text += fmt::format("{}{}", i == 0 ? "" : ", ",
+                        base_name(std::string_view(lines[i]).substr(0, lines[i].rfind(" in "))));
   if (lines.size() > kMaxLines) text += fmt::format(" +{}", lines.size() - kMaxLines);
   return text.empty() ? "-" : text;
 }

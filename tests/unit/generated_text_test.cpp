@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "symbolizer/export/graph_text.h"
+#include "symbolizer/attribution/graph_text.h"
+#include "symbolizer/attribution/kernel_plan.h"
 #include "symbolizer/export/guard_text.h"
-#include "symbolizer/export/kernel_plan.h"
 #include "symbolizer/export/markdown.h"
 
 namespace dynprof {

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "symbolizer/attribution/graph_text.h"
+#include "symbolizer/attribution/kernel_plan.h"
 #include "symbolizer/report/report.h"
 #include "tests/unit/fake_torch.h"
 
@@ -52,24 +54,22 @@ constexpr const char* kGraph = R"(class <lambda>(torch.nn.Module):
         return (gt,)
 )";
 
-TEST(KernelNodes, OfEachKernelWithItsComment) {
-  const auto nodes = kernel_nodes(kWrapper);
-  ASSERT_EQ(nodes.size(), 1u);
-  EXPECT_THAT(nodes.at("triton_poi_fused_addmm_relu_0"), ElementsAre("add_tensor", "relu", "gt"));
-  EXPECT_THAT(kernel_nodes(""), IsEmpty());
-  EXPECT_THAT(
-      kernel_nodes("# Source node to ATen node mapping:\n#   a => \n#   => =>\nx = async_compile."),
-      IsEmpty());
+TEST(GraphText, ALineIsOfTheNodesBelowItAlone) {
+  for (const GraphNode& node : read_graph(kGraph, 100)) {
+    if (node.name == "relu") {
+      EXPECT_EQ(node.line, "/home/me/model.py:41 in forward");
+    }
+    if (node.name == "nowhere") {
+      EXPECT_EQ(node.line, "");
+    }
+  }
 }
 
-TEST(NodeLines, OfTheGraphsComments) {
-  const auto lines = node_lines(kGraph);
-  EXPECT_EQ(lines.at("add_tensor"), (SourceLine{"/home/me/model.py", 41, "forward"}));
-  EXPECT_EQ(lines.at("relu").line, 41);
-  EXPECT_FALSE(lines.contains("nowhere"));
-  EXPECT_FALSE(lines.contains("return"));
-  EXPECT_THAT(node_lines("# File: /x.py:9999999999999 in f\na = 1\n# File: :0 in f\nb = 1"),
-              IsEmpty());
+TEST(KernelPlan, CommentsInsideAKernelAreNotOfTheNextOne) {
+  const KernelPlan plan = read_kernel_plan(kWrapper, 100);
+  ASSERT_EQ(plan.kernels.size(), 2u);
+  EXPECT_THAT(plan.kernels[0].nodes, ElementsAre("add_tensor", "relu", "gt"));
+  EXPECT_THAT(plan.kernels[1].nodes, IsEmpty());
 }
 
 struct KernelSourcesTest : testing::Test {
@@ -105,8 +105,8 @@ TEST_F(KernelSourcesTest, KernelsByNameAndLineInTheReport) {
   const auto& lines =
       sources.of(100, parse_trace_id("0/0"), false, "triton_poi_fused_addmm_relu_0");
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[0].line, 41);
-  EXPECT_EQ(lines[1], (SourceLine{"/home/me/a in b.py", 43, "helper"}));
+  EXPECT_EQ(lines[0], "/home/me/model.py:41 in forward");
+  EXPECT_EQ(lines[1], "/home/me/a in b.py:43 in helper");
   EXPECT_THAT(sources.of(100, parse_trace_id("0/0"), true, "triton_poi_fused_addmm_relu_0"),
               IsEmpty());
   const Analysis analysis(attribution);

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "symbolizer/export/graph_text.h"
+#include "symbolizer/attribution/graph_text.h"
 
 namespace dynprof {
 

@@ -1,4 +1,4 @@
-#include "symbolizer/export/kernel_plan.h"
+#include "symbolizer/attribution/kernel_plan.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -79,12 +79,12 @@ class Reader {
       pending_ = PlannedKernel();
       add_list(pending_.sources, list_of(line, "Source Nodes: ["));
       add_list(pending_.operators, list_of(line, "Original ATen: ["));
-    } else if (std::size_t arrow = line.find(" => "); arrow != std::string_view::npos) {
-      add_list(pending_.nodes, line.substr(arrow + 4));
-    } else if (line.starts_with("#   %") &&
-               line.find(" call_function[") != std::string_view::npos) {
+    } else if (line.starts_with("#   %")) {
+      if (line.find(" call_function[") == std::string_view::npos) return;
       line.remove_prefix(5);
       add_once(pending_.nodes, line.substr(0, line.find(' ')));
+    } else if (std::size_t arrow = line.find(" => "); arrow != std::string_view::npos) {
+      add_list(pending_.nodes, line.substr(arrow + 4));
     }
   }
 

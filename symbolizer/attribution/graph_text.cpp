@@ -1,4 +1,4 @@
-#include "symbolizer/export/graph_text.h"
+#include "symbolizer/attribution/graph_text.h"
 
 #include <algorithm>
 
@@ -113,6 +113,7 @@ std::vector<GraphNode> read_graph(std::string_view text, std::size_t most) {
     text.remove_prefix(std::min(full.size() + 1, text.size()));
     const std::string_view line = trimmed(full);
     if (take_place(line, place)) continue;
+    if (line.starts_with("# ")) place = {};  // "# No stacktrace found for following nodes"
     if (line.starts_with("def forward(")) {
       take_inputs(line, nodes, most);
       continue;
