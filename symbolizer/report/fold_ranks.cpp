@@ -72,7 +72,7 @@ void add_group(std::vector<Member> members, std::vector<FoldedCompile>& out) {
   });
   for (auto one = slow; one != members.end(); ++one) out.push_back({one->compile, {one->rank}});
   members.erase(slow, members.end());
-  out.push_back(fold(std::move(members)));
+  out.push_back(fold(members));
 }
 
 }  // namespace
