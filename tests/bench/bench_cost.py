@@ -1,14 +1,17 @@
 """What being watched costs a process, by its own CPU clock: `make bench-cost`, or
 
     bench_cost.py [--work compile|steady] [--backend aot_eager] [--rounds N] [--way WAY ...] [--before PROGRAM]
-                  [--settle SECONDS]
+                  [--settle SECONDS] [--fresh ROUNDS] [--raw FILE]
 
-One process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
+A process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
 with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the
 two windows beside it in which nothing was attached; what the table gives is the median over the rounds with its 95 %
 confidence interval (by resampling). "nothing" is such a window too, and shows what the machine's noise leaves
-visible. A profiler attaches before its window and leaves after it: the CPU that attaching costs the target is not in
-it.
+visible. A new process begins after some rounds, because torch's compiles become slower with its age, by half in 300.
+A profiler attaches before its window and leaves after it: the CPU that attaching costs the target is not in it.
+
+The lines below the table compare each way of dynprof with perf at the same rate, from the same rounds. --raw keeps
+every window's values, as JSON.
 
 A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
 Three more ways each do one thing that a profiler does. "busy N" touches nothing of the target and uses N % of a CPU:
@@ -22,6 +25,7 @@ attached; and the CPU the way itself used, in % of the window.
 """
 
 import argparse
+import json
 import os
 import random
 import re
@@ -40,6 +44,7 @@ import support  # noqa: E402
 
 WAYS = ("nothing", "perf -F 99", "dynprof -F 99", "perf -F 999", "dynprof -F 999")
 RESAMPLES = 2000
+COLUMNS = ("more", "kernel", "slept", "preempted", "own")
 BUSY = """
 import sys, time
 share = float(sys.argv[1]) / 100
@@ -105,6 +110,7 @@ def attach(way, pid, folder, before, settle_s):
 
 class Window(NamedTuple):
     cpu_s: float  # of the quickest compile
+    each_s: list[float]
     kernel_share: float  # of all of the window's CPU time
     slept: int
     preempted: int
@@ -127,7 +133,7 @@ class Target:
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
         slept, preempted = (after - then for then, after in zip(before, self.switches(), strict=True))
         each = [float(word) for word in told[2].split()]
-        return Window(min(each), float(told[1]) / sum(each), slept, preempted)
+        return Window(min(each), each, float(told[1]) / sum(each), slept, preempted)
 
     def switches(self):
         """Of the main thread: voluntary and other ones."""
@@ -157,9 +163,45 @@ def measured(target, way, folder, before, settle_s):
                 run.wait()
 
 
+def measure(target, ways, rounds, options, columns, windows):
+    """Rounds with one process, into the columns, by way; `windows`: (way, before it, in it, after it)."""
+    try:
+        target.process.send("compile 3")
+        target.windows += 1
+        target.window()
+        with tempfile.TemporaryDirectory() as folder:
+            last = target.window()
+            for _ in range(rounds):
+                for way in random.sample(ways, len(ways)):
+                    during, used = measured(target, way, folder, options.before, options.settle)
+                    after = target.window()
+                    columns["more"][way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
+                    for name in ("kernel_share", "slept", "preempted"):
+                        value, beside = getattr(during, name), (getattr(last, name) + getattr(after, name)) / 2
+                        scale = 100 if name == "kernel_share" else 1
+                        columns["kernel" if scale == 100 else name][way].append((value - beside) * scale)
+                    columns["own"][way].append(used)
+                    windows.append((way, last, during, after))
+                    last = after
+        target.process.send("end")
+        target.process.wait()
+    finally:
+        target.process.kill()
+
+
 def interval(values):
     medians = sorted(statistics.median(random.choices(values, k=len(values))) for _ in range(RESAMPLES))
     return medians[RESAMPLES // 40], medians[-RESAMPLES // 40]
+
+
+def difference(ours, theirs):
+    """Of two medians, with its 95 % confidence interval."""
+    resampled = sorted(
+        statistics.median(random.choices(ours, k=len(ours))) - statistics.median(random.choices(theirs, k=len(theirs)))
+        for _ in range(RESAMPLES)
+    )
+    between = statistics.median(ours) - statistics.median(theirs)
+    return between, resampled[RESAMPLES // 40], resampled[-RESAMPLES // 40]
 
 
 def main():
@@ -169,9 +211,11 @@ def main():
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=6, help="compiles in a window")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--fresh", type=int, default=4, help="rounds with one process: torch becomes slower with age")
     parser.add_argument("--way", action="append")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--settle", type=float, default=1, help="seconds between attaching and the window")
+    parser.add_argument("--raw", type=Path)
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("error: needs root\nhint: sudo make bench-cost")
@@ -181,46 +225,41 @@ def main():
         ways = [way for way in ways if not way.startswith("perf")]
     random.seed(0)
     work = f"{'compile' if options.work == 'compile' else 'steps'} {options.repeat}"
-    target = Target(options.backend, options.depth, work)
-    more = {way: [] for way in ways}
-    own = {way: [] for way in ways}
-    kernel = {way: [] for way in ways}
-    slept = {way: [] for way in ways}
-    preempted = {way: [] for way in ways}
-    bare = []
+    columns = {name: {way: [] for way in ways} for name in COLUMNS}
+    windows = []
     try:
-        target.process.send("compile 3")
-        target.windows += 1
-        target.window()
-        with tempfile.TemporaryDirectory() as folder:
-            last = target.window()
-            for _ in range(options.rounds):
-                for way in random.sample(ways, len(ways)):
-                    during, used = measured(target, way, folder, options.before, options.settle)
-                    after = target.window()
-                    more[way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
-                    own[way].append(used)
-                    kernel[way].append((during.kernel_share - (last.kernel_share + after.kernel_share) / 2) * 100)
-                    slept[way].append(during.slept - (last.slept + after.slept) / 2)
-                    preempted[way].append(during.preempted - (last.preempted + after.preempted) / 2)
-                    bare.append(after.cpu_s)
-                    last = after
-        target.process.send("end")
-        target.process.wait()
-    finally:
-        target.process.kill()
+        for first in range(0, options.rounds, options.fresh):
+            rounds = min(options.fresh, options.rounds - first)
+            measure(Target(options.backend, options.depth, work), ways, rounds, options, columns, windows)
+    except KeyboardInterrupt:
+        print("interrupted: what was measured until then")
+    more, kernel = columns["more"], columns["kernel"]
+    bare = [after.cpu_s for *_, after in windows]
+    rounds = min(len(values) for values in more.values())
+    if not rounds:
+        sys.exit("error: no round was measured")
     one = "compile" if options.work == "compile" else "window of 100 steps"
-    print(f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
-          f"{options.rounds} rounds")
-    columns = f"{'slept':>6} {'preempted':>9} {'own CPU':>8}"
-    print(f"  {'':<24} {'more CPU, 95 % confidence':<28} {'in kernel, points':<28} {columns}")
+    print(
+        f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
+        f"{rounds} rounds"
+    )
+    heads = f"{'slept':>6} {'preempted':>9} {'own CPU':>8}"
+    print(f"  {'':<24} {'more CPU, 95 % confidence':<28} {'in kernel, points':<28} {heads}")
     for way in ways:
         shares = []
         for column in (more, kernel):
             low, high = interval(column[way])
             shares.append(f"{statistics.median(column[way]):+.2f} ({low:+.2f} ... {high:+.2f})")
-        told = [statistics.median(column[way]) for column in (slept, preempted, own)]
+        told = [statistics.median(column[way]) for column in (columns[name] for name in COLUMNS[2:])]
         print(f"  {way:<24} {shares[0]:<28} {shares[1]:<28} {told[0]:6.0f} {told[1]:9.0f} {told[2]:6.1f} %", flush=True)
+    for way in ways:
+        peer = way.replace("dynprof", "perf", 1)
+        if peer != way and peer in ways:
+            told = [difference(column[way], column[peer]) for column in (more, kernel)]
+            shares = [f"{median:+.2f} ({low:+.2f} ... {high:+.2f})" for median, low, high in told]
+            print(f"  {way} beside {peer}: {shares[0]} %; in the kernel {shares[1]} points")
+    if options.raw:
+        options.raw.write_text(json.dumps({"windows": windows, "columns": columns}))
 
 
 main()
