@@ -3,6 +3,7 @@
 ROOT_BUILD := build
 GEN := $(ROOT_BUILD)/gen
 VENV := .venv
+DEMO_PYTHON = $(VENV)/bin/python
 PREFIX ?= /usr/local
 DESTDIR ?=
 LLVM_VERSION ?= 16

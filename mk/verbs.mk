@@ -17,9 +17,9 @@ test-binaries: $(UNIT) $(TOOLS) $(TARGET_PROGRAMS) $(FAULT_LIBRARIES)
 setup: $(PACKAGES_STAMP) $(VENV_STAMP)  ## install the missing packages, make .venv
 	$(Q)scripts/own.sh $(ROOT_BUILD) $(VENV)
 
-demo: setup  ## train a small model, attach to it by pid, print the report
+demo: setup  ## train a small model, attach to it by pid, print the report; DEMO_PYTHON=... has another torch
 	$(Q)$(MAKE) --no-print-directory all
-	$(Q)scripts/demo.sh $(PROGRAM) $(VENV)
+	$(Q)scripts/demo.sh $(PROGRAM) $(DEMO_PYTHON)
 
 check: setup test-interpreters  ## everything: style, unit tests (plain and sanitized), BPF load, real processes
 	$(Q)for list in tests kernels; do scripts/setup.sh packages scripts/packages-$$list.txt || \

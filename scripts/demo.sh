@@ -1,10 +1,10 @@
 #!/bin/bash
 # make demo: starts demo/train.py as it is, attaches to it by pid, prints the report and the paths.
-#   demo.sh PROGRAM VENV
+#   demo.sh PROGRAM PYTHON      PYTHON: one that can import torch
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=$1
-venv=$2
+python=$2
 
 output=demo-output/$(date +%Y%m%d-%H%M%S)
 log=${output}.train.log
@@ -42,9 +42,10 @@ elif [[ -n ${SUDO_UID:-} && ${SUDO_UID} -ne 0 ]]; then
 fi
 
 printf '$ python demo/train.py &\n'
-TORCHINDUCTOR_CACHE_DIR=${cache} "${as_person[@]}" "${venv}/bin/python" demo/train.py \
-  > >(tee "${log}" | sed -u 's/^/  train | /') 2>&1 &
+# What shows its output is no child of its own: those are recorded.
+TORCHINDUCTOR_CACHE_DIR=${cache} "${as_person[@]}" "${python}" demo/train.py >"${log}" 2>&1 &
 trainer=$!
+tail -n +1 -f --pid="${trainer}" "${log}" 2>/dev/null | sed -u 's/^/  train | /' &
 
 # torch's import takes seconds; the job then loads its data, and that is when one attaches.
 for ((tenths = 0; tenths < 1800; tenths++)); do

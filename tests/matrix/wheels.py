@@ -43,6 +43,12 @@ def pip_install(folder, minor, *requirements):
     return None if done.returncode == 0 else done.stderr.strip() or "pip failed"
 
 
+def reason(problem):
+    """The line of pip's errors that says what is wrong; the last one may only name a page to read."""
+    errors = [line for line in problem.splitlines() if line.startswith("ERROR:")]
+    return errors[0] if errors else problem.splitlines()[-1]
+
+
 def install_torch(site, minor, torch):
     """torch alone. The CPU build where an index has one."""
     for version in (f"{torch}+cpu", torch):
@@ -51,7 +57,7 @@ def install_torch(site, minor, torch):
             return
     if "No matching distribution found" in problem:
         raise NotInstalled("no wheel")
-    raise NotInstalled("not installed: " + problem.splitlines()[-1])
+    raise NotInstalled("not installed: " + reason(problem))
 
 
 def required(site, minor):
@@ -73,7 +79,7 @@ def link_cuda(site, shared, minor, cuda):
         shutil.rmtree(shared, ignore_errors=True)
         problem = pip_install(shared, minor, *cuda)
         if problem:
-            raise NotInstalled("not installed: " + problem.splitlines()[-1])
+            raise NotInstalled("not installed: " + reason(problem))
         done.touch()
     for entry in shared.iterdir():
         if entry.suffix != ".dist-info" and not (site / entry.name).exists():
@@ -92,7 +98,7 @@ def install(cache, minor, torch):
     install_torch(site, minor, torch)
     cuda, other = required(site, minor)
     if problem := pip_install(site, minor, *other):
-        raise NotInstalled("not installed: " + problem.splitlines()[-1])
+        raise NotInstalled("not installed: " + reason(problem))
     # NumPy is not needed, and may not be there for the newest CPython: by itself, since pip would else look for minutes
     # for a set of versions that has one.
     pip_install(site, minor, "--no-deps", "numpy")

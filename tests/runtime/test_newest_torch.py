@@ -3,6 +3,7 @@ docs/compatibility.md (tests/matrix), without its Dynamo profile. The wheels (5 
 directory."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -17,7 +18,8 @@ import wheels  # noqa: E402
 
 pytestmark = pytest.mark.root_bpf
 
-PYTHON, TORCH = "3.15", "2.15.0"
+PYTHON = "3.15"
+TORCH = re.search(r"(?m)^torch==(\S+)", (support.REPO / "tests" / "requirements-newest.txt").read_text())[1]
 CACHE = Path(os.environ.get("DYNPROF_CACHE", Path.home() / ".cache" / "dynprof-bpf")) / "newest"
 
 
