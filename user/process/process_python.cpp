@@ -6,12 +6,16 @@ namespace dynprof {
 
 struct ProcessPython::Readers {
   Readers(pid_t pid, const PythonRuntime& python)
-      : memory(pid), objects(memory, python.layout), code(objects, python.code_type) {
+      : memory(pid),
+        objects(memory, python.layout),
+        code(objects, python.code_type),
+        values(objects, python) {
     objects.set_str_type(python.str_type);
   }
   ProcessMemory memory;
   RemoteObjects objects;
   CodeReader code;
+  RemoteValues values;
 };
 
 ProcessPython::ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule)
@@ -45,6 +49,12 @@ void ProcessPython::forget() {
 
 RemoteObjects& ProcessPython::objects() const { return readers_->objects; }
 CodeReader& ProcessPython::code_reader() const { return readers_->code; }
+
+RemoteValues& ProcessPython::values() {
+  constexpr std::size_t kMostTypes = 256;
+  if (readers_->values.types_known() > kMostTypes) readers_->values.forget();
+  return readers_->values;
+}
 
 void ProcessPython::learn(std::span<const CodeRequest> codes, RecordingWriter& writer) {
   if (!readers_) return;

@@ -16,6 +16,7 @@
 #include "user/process/look_schedule.h"
 #include "user/target/marker_rules.h"
 #include "user/target/python_runtime.h"
+#include "user/target/remote_values.h"
 
 namespace dynprof {
 
@@ -31,10 +32,12 @@ class ProcessPython {
   void inherit(const ProcessPython& parent);
   void forget();
 
-  // These three only once it is found.
+  // These four only once it is found.
   const PythonRuntime& runtime() const { return *runtime_; }
   RemoteObjects& objects() const;
   CodeReader& code_reader() const;
+  // Kept, because to learn a class's attributes anew takes a hundred reads.
+  RemoteValues& values();
 
   // Reads those code objects that are new, while they still exist; then code() knows them.
   void learn(std::span<const CodeRequest> codes, RecordingWriter& writer);

@@ -126,7 +126,7 @@ std::string TorchTracer::node_name(const dp_probe_event& event) {
   const PythonRuntime& python = process_.python.runtime();
   const dp_torch_layout& layout = process_.torch.torch().layout;
   // A class is identified by its contents: its address may have been reused.
-  RemoteValues values(process_.python.objects(), python);
+  RemoteValues& values = process_.python.values();
   if (event.object) return backward_run_name(values, layout, python.none, event.object);
   for (std::uint16_t i = 0; i < DP_NODE_WORDS; ++i) {
     std::string name = backward_run_name(values, layout, python.none, event.types[i]);
@@ -162,8 +162,9 @@ RunCounts::Describe TorchTracer::describe_runs(RecordingWriter& writer) {
     if (!process_.python) return {};
     if (key.probe == DP_PROBE_NODE_BEGIN) {
       const PythonRuntime& python = process_.python.runtime();
-      RemoteValues values(process_.python.objects(), python);
-      return {backward_run_name(values, process_.torch.torch().layout, python.none, key.code), 0};
+      return {backward_run_name(process_.python.values(), process_.torch.torch().layout,
+                                python.none, key.code),
+              0};
     }
     RunCounts::Region region{region_name(key), 0};
     const auto identity = process_.python.code_reader().identity_of(key.code);

@@ -27,6 +27,11 @@ constexpr std::uint32_t kMemberObjectEx = 16;
 
 // ---- types ---------------------------------------------------------------------------------------
 
+void RemoteValues::forget() {
+  types_.clear();
+  names_.clear();
+}
+
 const RemoteValues::Type& RemoteValues::type(std::uint64_t address) {
   static const Type kUnknown;
   auto [place, added] = types_.try_emplace(address);

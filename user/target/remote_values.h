@@ -47,6 +47,11 @@ class RemoteValues {
  public:
   RemoteValues(RemoteObjects& objects, const PythonRuntime& runtime);
 
+  // Types that were met are known from then on. Classes may end and others be made where they were, so an instance that
+  // is kept for long forgets them at times.
+  std::size_t types_known() const { return types_.size(); }
+  void forget();
+
   RemoteObjects& objects() const { return objects_; }
   RemoteMemory& memory() const { return objects_.memory(); }
 
