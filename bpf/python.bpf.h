@@ -21,8 +21,21 @@ struct code_cache_entry {
   __u32 generation;
   struct dp_marker_code marker; /* kind 0: not a marker */
 };
+#define DP_FRAME_CODE_SLOTS 1024
+#define DP_FRAME_CODE_SHIFT 6
+
+/* Where frames of the last samples were, what they ran: frames lie next to each other, while code objects are
+ * all over the heap and so are their entries. No markers. */
+struct frame_code {
+  __u64 code;
+  __u32 identity;
+  __u32 pid;
+  __u32 generation;
+  __u32 pad;
+};
 struct code_cache {
   struct code_cache_entry entries[DP_CODE_CACHE_SLOTS];
+  struct frame_code frames[DP_FRAME_CODE_SLOTS];
 };
 
 struct {
@@ -205,6 +218,12 @@ static __always_inline __u64 noted_frame(__u32 index) {
 static __always_inline void announce_code(struct walk* walk, struct code_cache* cache, __u32 index,
                                           __u64 code, __u32 identity) {
   __u32 pid = walk->sample.header.pid;
+  __u64 frame = noted_frame(index);
+  struct frame_code* here =
+      &cache->frames[(frame >> DP_FRAME_CODE_SHIFT) & (DP_FRAME_CODE_SLOTS - 1)];
+  if (here->code == code && here->identity == identity && here->pid == pid &&
+      here->generation == marker_generation)
+    return;
   __u32 slot = (identity ^ (__u32)(code >> 4) ^ (pid * 0x9e3779b1u)) & (DP_CODE_CACHE_SLOTS - 1);
   struct code_cache_entry* entry = &cache->entries[slot];
   if (entry->code != code || entry->identity != identity || entry->pid != pid ||
@@ -222,14 +241,21 @@ static __always_inline void announce_code(struct walk* walk, struct code_cache* 
       entry->marker.kind = DP_MARKER_NONE;
     }
   }
-  if (entry->marker.kind == DP_MARKER_NONE) return;
+  if (entry->marker.kind == DP_MARKER_NONE) {
+    if (walk->sample.flags & DP_SAMPLE_NEW_CODE) return;
+    here->code = code;
+    here->identity = identity;
+    here->pid = pid;
+    here->generation = entry->generation;
+    return;
+  }
   __u32 n = walk->marker_notes;
   if (n >= DP_MAX_MARKERS) {
     walk->sample.flags |= DP_SAMPLE_MARKERS_CUT;
     count(DP_COUNT_MARKERS_FULL);
     return;
   }
-  walk->notes[n].frame = noted_frame(index);
+  walk->notes[n].frame = frame;
   walk->notes[n].marker = entry->marker;
   walk->notes[n].frame_index = (__u16)index;
   walk->marker_notes = n + 1;
