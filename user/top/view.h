@@ -12,8 +12,8 @@
 
 namespace dynprof {
 
-enum class TopPage : std::uint8_t { kCompiles, kFinished, kProcesses, kHelp };
-inline constexpr std::size_t kTopPages = 4;
+enum class TopPage : std::uint8_t { kCompiles, kFinished, kProcesses, kFunctions, kHelp };
+inline constexpr std::size_t kTopPages = 5;
 
 struct TopViewOptions {
   TopPage page = TopPage::kCompiles;
