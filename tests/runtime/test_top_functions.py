@@ -42,23 +42,24 @@ def test_times_are_those_of_the_target(dynprof, target):
     after, passed = times(target, "end"), time.monotonic() - begin
     assert done.rc == 0 and done.err == "" and "warning" not in done.out, done
     rows = rows_of(done.out[done.out.rindex("Process ") :])
+    nothing = True, [0.0] * 8
+    at_begin = rows_of(done.out[: done.out.index("Process ", done.out.index("Sampled "))])
+    user, (cpu_self, _, _, _, cpu_self_s, cpu_all_s, _, _) = rows["burn"]
     burn = after["burn"] - before["burn"]
-    user, (cpu_self, cpu_all, _, _, cpu_self_s, cpu_all_s, _, _) = rows["burn"]
-    assert user
-    assert cpu_self_s == pytest.approx(burn, rel=0.25)
-    assert cpu_all_s == pytest.approx(cpu_self_s, abs=0.1)
-    assert cpu_self == pytest.approx(100 * burn / passed, rel=0.35)
+    assert user and cpu_all_s == pytest.approx(cpu_self_s, abs=0.1)
+    assert cpu_self_s - at_begin.get("burn", nothing)[1][4] == pytest.approx(burn, rel=0.25, abs=0.3)
+    assert 50 * burn / passed < cpu_self < 200 * burn / passed
     user, (cpu_self, cpu_all, _, _, _, cpu_all_s, _, _) = rows["call_burn"]
-    assert user and cpu_self < cpu_all / 2
-    assert cpu_all_s >= 0.9 * rows["burn"][1][5]
-    # time.sleep is no Python function: its caller itself waits.
+    assert user and cpu_self < cpu_all / 2 and cpu_all_s >= 0.9 * rows["burn"][1][5]
+    # time.sleep is no Python function: its caller itself waits. It also waits for a CPU, which does not count.
     user, (_, _, wait_self, _, _, _, wait_self_s, _) = rows["wait_often"]
-    assert user and wait_self == pytest.approx(100, abs=10)
-    assert wait_self_s == pytest.approx(after["wait_often"] - before["wait_often"], rel=0.25)
+    waited = after["wait_often"] - before["wait_often"]
+    assert user and 70 < wait_self < 110
+    assert wait_self_s - at_begin.get("wait_often", nothing)[1][6] == pytest.approx(waited, rel=0.25, abs=0.5)
     # One that goes on counts up to now.
     user, (_, _, wait_self, wait_all, _, _, _, wait_all_s) = rows["wait_once"]
-    assert user and wait_self < 1 and wait_all > 80 and wait_all_s > 5
-    assert not rows["Condition.wait"][0] and rows["Condition.wait"][1][2] > 80
+    assert user and wait_self < 1 and wait_all > 70 and wait_all_s > 5
+    assert not rows["Condition.wait"][0] and rows["Condition.wait"][1][2] > 70
 
 
 def test_without_it_nothing_is_sampled(dynprof, target):

@@ -198,6 +198,15 @@ TEST(TopView, FunctionsByEachOfTheirTimes) {
   EXPECT_THAT(screen(state, options({40, 10}, TopPage::kFunctions)), HasSubstr("CPU self %"));
 }
 
+TEST(TopView, AsTextFunctionsComeByCpuAndByWait) {
+  const std::string text = top_text(example(), 160);
+  const auto cpu = text.find("\nFunctions by CPU self %\n");
+  const auto wait = text.find("\nFunctions by wait self %\n");
+  ASSERT_NE(wait, std::string::npos);
+  EXPECT_LT(text.find("\nLinear.forward", cpu), text.find("\nQueue.get", cpu));
+  EXPECT_GT(text.find("\nLinear.forward", wait), text.find("\nQueue.get", wait));
+}
+
 TEST(TopView, SaysWhyThereAreNoFunctions) {
   TopReading reading = example_reading(100);
   auto text_with = [&](TopFunctions functions) {

@@ -301,8 +301,12 @@ std::string top_text(const TopState& state, std::size_t width) {
   out.add("");
   add_processes(out, state, 0, kBatchRows);
   if (state.reading.functions.asked) {
-    out.add("");
-    add_functions(out, state, 0, kBatchRows);
+    // Those that compute, and those that wait: few functions do both.
+    for (std::size_t sort : {0, 2}) {
+      out.add("");
+      out.add(fmt::format("Functions by {}", function_order(sort)));
+      add_functions(out, state, sort, kBatchFunctions);
+    }
   }
   std::string text;
   for (const TopLine& line : out.lines()) text += line.text + '\n';
