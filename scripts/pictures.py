@@ -49,7 +49,7 @@ def report_picture(page, directory):
     page.look(1240, 800)
     page.open(directory / "report.html")
     page.picture(IMAGES / "report.png")
-    page.look(1240, 600)
+    page.look(1240, 620)
     page.evaluate("[...document.querySelectorAll('h2')].find((one) => one.textContent == 'Timeline').scrollIntoView()")
     page.evaluate("scrollBy(0, -80)")  # what stays at the top of the window would cover it
     page.picture(IMAGES / "timeline.png")

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 #include <variant>
@@ -64,19 +63,22 @@ namespace {
 // The target's samples and waits, from the first to the last.
 class Sampling {
  public:
-  Sampling(const SessionOptions& options, const std::vector<std::string>& user_packages,
-           Notes& notes)
-      : options_(options), notes_(notes), writer_(times_, user_packages), native_(writer_) {}
+  Sampling(Sources sources, const SessionOptions& options,
+           const std::vector<std::string>& user_packages, Notes& notes)
+      : options_(options),
+        notes_(notes),
+        writer_(times_, user_packages),
+        native_(writer_),
+        sources_(std::move(sources)),
+        processes_({.children = false, .command_lines = false}, *sources_.kernel),
+        encoder_(writer_, native_),
+        target_(processes_.follow_at_begin(options.targets[0], 0)) {}
 
   Result<void> begin() {
-    ASSIGN_OR_RETURN(sources_, Sources::load(options_, notes_));
-    processes_.emplace(FollowOptions{.children = false, .command_lines = false}, *sources_.kernel);
-    encoder_.emplace(writer_, native_);
-    FollowedProcess& process = processes_->follow_at_begin(pid(), 0);
-    TRY(process.discover(monotonic_ns()));
-    TRY(process.entry().introduce());
+    TRY(target_.discover(monotonic_ns()));
+    TRY(target_.entry().introduce());
     TRY(sources_.kernel->attach_process_events());
-    sources_.attach_off_cpu(*processes_, notes_);
+    sources_.attach_off_cpu(processes_, notes_);
     TRY(sources_.begin_sampling());
     since_ns_ = monotonic_ns();
     return {};
@@ -96,16 +98,15 @@ class Sampling {
       next_tick_ns_ = now_ns + kTickNs;
     }
     notes_.add(sources_.sampling.follow(now_ns));
-    FollowedProcess& process = *processes_->find(pid());
-    if (process.next_look_ns() != 0 && now_ns >= process.next_look_ns())
-      (void)process.discover(now_ns);
+    if (target_.next_look_ns() != 0 && now_ns >= target_.next_look_ns())
+      (void)target_.discover(now_ns);
     writer_.bound_memory();
   }
 
   TopFunctions show() {
     TopFunctions shown;
     const std::uint64_t now_ns = monotonic_ns();
-    if (sources_.off_cpu) sources_.off_cpu->write_open(*processes_->find(pid()), writer_);
+    if (sources_.off_cpu) sources_.off_cpu->write_open(target_, writer_);
     shown.asked = shown.begun = true;
     shown.sampled_s = static_cast<double>(now_ns - since_ns_) * 1e-9;
     shown.frequency_hz = options_.frequency_hz;
@@ -117,16 +118,13 @@ class Sampling {
   }
 
  private:
-  pid_t pid() const { return options_.targets[0]; }
-
   void take(std::span<const std::byte> bytes) {
     const auto event = decode_event(bytes);
     if (!event) return;
     const auto header = event_header(bytes);
-    FollowedProcess* process = header ? processes_->find(static_cast<pid_t>(header->pid)) : nullptr;
-    if (!process) return;
+    if (!header || static_cast<pid_t>(header->pid) != target_.pid()) return;
     writer_.bound_memory();
-    std::visit([&](const auto& one) { on(one, *process); }, *event);
+    std::visit([this](const auto& one) { on(one, target_); }, *event);
   }
 
   // Of other kinds there are none, or they say nothing of functions.
@@ -141,10 +139,10 @@ class Sampling {
                 .begin_ns = end_ns,
                 .end_ns = end_ns,
                 .length_ns = period_ns,
-                .stack = writer_.functions(encoder_->place(view, process).stack)});
+                .stack = writer_.functions(encoder_.place(view, process).stack)});
   }
   void on(const WaitStackView& view, FollowedProcess& process) {
-    if (sources_.off_cpu) sources_.off_cpu->on_stack(view.stack, process, *encoder_);
+    if (sources_.off_cpu) sources_.off_cpu->on_stack(view.stack, process, encoder_);
   }
   void on(const dp_wait_event& event, FollowedProcess& process) {
     if (sources_.off_cpu) sources_.off_cpu->on_wait(event, &process, writer_);
@@ -161,8 +159,9 @@ class Sampling {
   FunctionWriter writer_;
   NativeFrames native_;
   Sources sources_;
-  std::optional<ProcessTable> processes_;
-  std::optional<SampleEncoder> encoder_;
+  ProcessTable processes_;
+  SampleEncoder encoder_;
+  FollowedProcess& target_;
   std::uint64_t since_ns_ = 0, next_tick_ns_ = 0, samples_ = 0;
   bool all_read_ = true;
 };
@@ -177,7 +176,8 @@ Result<void> sample(Shared& shared) {
     return error(fmt::format("missing {}", fmt::join(shared.missing_rights, ", ")));
   Notes notes([&](const std::string& sentence) { shared.add_problem(sentence); });
   const SessionOptions options = sampling_options(shared.pid);
-  Sampling sampling(options, shared.user_packages, notes);
+  ASSIGN_OR_RETURN(Sources sources, Sources::load(options, notes));
+  Sampling sampling(std::move(sources), options, shared.user_packages, notes);
   TRY(sampling.begin());
   drop_capabilities(false);
   std::uint64_t next_show_ns = 0;
