@@ -52,8 +52,9 @@ COMPONENTS = {
         "session": ("gpu", "kernel", "preflight", "process", "stacks", "target", "waits"),
         "doctor": ("gpu", "inject", "kernel", "preflight", "target"),
         "top": ("history", "live", "preflight", "target"),
+        "functions": ("kernel", "preflight", "process", "session", "top", "waits"),
         "cli": (
-            *("doctor", "gpu", "history", "kernel", "live", "preflight", "privileges", "session"),
+            *("doctor", "functions", "gpu", "history", "kernel", "live", "preflight", "privileges", "session"),
             *("symbols", "target", "top"),
         ),
     },

@@ -17,6 +17,22 @@ bool is_name(std::string_view text) {
   });
 }
 
+// The names in "(add_2, [512, 64], memory_format = torch.contiguous_format);  add_2 = None" up to the semicolon. Quotes
+// are not looked at: a name in a text that is that of a node is rare, and only its uses count.
+void take_names(std::string_view text, std::vector<std::string>& names) {
+  constexpr std::size_t kMostNames = 1000;
+  text = text.substr(0, text.find(';'));
+  while (names.size() < kMostNames) {
+    const auto begin = std::find_if(text.begin(), text.end(), [](char c) {
+      return is_name({&c, 1});
+    });
+    const auto end = std::find_if(begin, text.end(), [](char c) { return !is_name({&c, 1}); });
+    if (begin == end) return;
+    if (*begin < '0' || *begin > '9') names.emplace_back(begin, end);
+    text = {end, text.end()};
+  }
+}
+
 std::string_view take_brackets(std::string_view& text) {
   if (!text.starts_with('[')) return "";
   const std::size_t end = text.find(']');
@@ -100,6 +116,7 @@ bool take_node(std::string_view line, GraphNode& node) {
   line.remove_prefix(3);
   const std::size_t call = line.find('(');
   node.operation = trimmed(line.substr(0, std::min(call, line.find(';'))));
+  take_names(line.substr(call == std::string_view::npos ? 0 : call), node.inputs);
   return !node.operation.empty() && node.operation != "None";
 }
 

@@ -13,8 +13,9 @@ struct GraphNode {
   std::string operation;   // "torch.ops.aten.add.Tensor"; "": an input
   std::string annotation;  // "f32[2, 4][4, 1]cpu", whole
   std::string dtype, shape, strides, device;
-  std::string line;  // "/tmp/model.py:12 in forward"
-  std::string code;  // "x = self.linear(x)"
+  std::vector<std::string> inputs;  // names in its arguments: those of nodes, and others
+  std::string line;                 // "/tmp/model.py:12 in forward"
+  std::string code;                 // "x = self.linear(x)"
 };
 
 // At most `most`; of any other text whatever looks like a node.

@@ -5,12 +5,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "symbolizer/attribution/cpp_kernel_lines.h"
 #include "symbolizer/base/text.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxNames = 1000;  // of one kernel
+constexpr std::size_t kMaxCalls = 20'000;
+constexpr std::size_t kMaxArguments = 10'000;  // bytes of one call
 constexpr std::string_view kCompile = " = async_compile.";
 
 std::string_view trimmed(std::string_view text) {
@@ -119,6 +122,9 @@ class Reader {
     if (kernel == nullptr) return;
     ++kernel->launches;
     take_pending(*kernel);
+    if (plan_.calls.size() < kMaxCalls)
+      plan_.calls.push_back({static_cast<std::size_t>(kernel - plan_.kernels.data()),
+                             std::string(line.substr(line.find('('), kMaxArguments))});
   }
 
   void take_pending(PlannedKernel& kernel) {
@@ -145,8 +151,9 @@ class Reader {
   std::unordered_map<std::string, std::size_t> places_;
 };
 
-// "torch.ops.aten.add.Tensor" -> "aten.add"
-std::string_view packet(std::string_view operation) {
+}  // namespace
+
+std::string_view operator_packet(std::string_view operation) {
   constexpr std::string_view kOps = "torch.ops.";
   if (!operation.starts_with(kOps)) return operation;
   operation.remove_prefix(kOps.size());
@@ -154,7 +161,13 @@ std::string_view packet(std::string_view operation) {
   return operation.substr(0, operation.find('.', std::min(dot + 1, operation.size())));
 }
 
-}  // namespace
+std::string library_operator(std::string_view callee) {
+  constexpr std::string_view kExtern = "extern_kernels.";
+  if (callee.starts_with(kExtern)) return "aten." + std::string(callee.substr(kExtern.size()));
+  if (callee.starts_with("aten."))
+    return std::string(operator_packet("torch.ops." + std::string(callee)));
+  return std::string(operator_packet(callee));
+}
 
 KernelPlan read_kernel_plan(std::string_view wrapper, std::size_t most) {
   return Reader(most).read(wrapper);
@@ -165,7 +178,7 @@ void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad) {
   std::unordered_map<std::string_view, std::vector<const GraphNode*>> by_operator;
   for (const GraphNode& node : post_grad) {
     by_name.emplace(node.name, &node);
-    if (!node.operation.empty()) by_operator[packet(node.operation)].push_back(&node);
+    if (!node.operation.empty()) by_operator[operator_packet(node.operation)].push_back(&node);
   }
   for (PlannedKernel& kernel : plan.kernels) {
     for (const std::string& name : kernel.nodes) {
@@ -173,13 +186,17 @@ void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad) {
       if (node != by_name.end()) add_once(kernel.lines, node->second->line);
     }
     if (!kernel.nodes.empty()) continue;
-    for (const std::string& name : kernel.operators) {
+    // The comment above a call of a library also has the operators of its arguments.
+    const bool library = kernel.language == "extern";
+    for (const std::string& name :
+         library ? std::vector<std::string>{library_operator(kernel.name)} : kernel.operators) {
       auto nodes = by_operator.find(name);
       if (nodes == by_operator.end() || nodes->second.size() != 1) continue;
       add_once(kernel.nodes, nodes->second.front()->name);
       add_once(kernel.lines, nodes->second.front()->line);
     }
   }
+  add_cpp_lines(plan, post_grad);
 }
 
 std::string kernel_plan_json(const KernelPlan& plan) {

@@ -144,10 +144,9 @@ std::string lines_text(const std::vector<std::string>& lines) {
 void append_kernels(std::string& out, const Selection& selection) {
   const std::vector<Row> rows = Kernels(selection).rows();
   if (rows.empty()) return;
-  append_comment(
-      out,
-      "Generated kernels: time in the code that Inductor generated, and the lines that "
-      "its operators come from, where the generated code says so (that of Triton does).");
+  append_comment(out,
+                 "Generated kernels: time in the code that Inductor generated, and the lines that "
+                 "its operators come from, where they are known. A C++ kernel may have more.");
   out += "#\n#  Time s   On  Trace id    " + cell("Kernel", kKernelColumns) + "  Lines\n";
   out += "# .......  ...  ..........  " + std::string(kKernelColumns, '.') + "  .....\n#\n";
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {

@@ -6,21 +6,6 @@
 #include "symbolizer/attribution/user_packages.h"
 
 namespace dynprof {
-namespace {
-
-// Code that came with Python or was installed, or that torch made: not what a user would change.
-bool is_user_file(std::string_view file) {
-  if (file.empty() || file.front() == '<' || is_inductor_file(file)) return false;
-  for (std::string_view part :
-       {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_", "/torch/_",
-        "/torch/nn/", "/torch/fx/", "/torch/utils/", "/torch/autograd/", "/torch/optim/"}) {
-    if (file.find(part) != std::string_view::npos) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
 bool is_inductor_file(std::string_view file) {
   constexpr std::size_t kHash = 40;
   if (!file.ends_with(".py") && !file.ends_with(".so")) return false;
@@ -31,13 +16,25 @@ bool is_inductor_file(std::string_view file) {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
 }
 
+// Code that came with Python or was installed, or that torch made: not what a user would change.
+bool is_user_file(std::string_view file, std::span<const std::string> packages) {
+  if (is_in_package(file, packages)) return true;
+  if (file.empty() || file.front() == '<' || is_inductor_file(file)) return false;
+  for (std::string_view part :
+       {"/site-packages/", "/dist-packages/", "/lib/python3", "/torchinductor_", "/torch/_",
+        "/torch/nn/", "/torch/fx/", "/torch/utils/", "/torch/autograd/", "/torch/optim/"}) {
+    if (file.find(part) != std::string_view::npos) return false;
+  }
+  return true;
+}
+
 std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames,
                                            std::span<const std::string> packages) {
   std::vector<bool> is_user(frames.size(), false);
   for (FrameId id = 0; id < frames.size(); ++id) {
     is_user[id] = frames[id].kind == FrameKind::kPython &&
                   frames[id].unreadable == Unreadable::kNo && !frames[id].generated &&
-                  (is_user_file(frames[id].file) || is_in_package(frames[id].file, packages));
+                  is_user_file(frames[id].file, packages);
   }
   std::vector<FrameId> innermost(tables.stacks.size(), 0);
   for (StackId id = 1; id < tables.stacks.size(); ++id) {

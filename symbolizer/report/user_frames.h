@@ -14,6 +14,9 @@ namespace dynprof {
 // some 50 characters.
 bool is_inductor_file(std::string_view file);
 
+// Whether code of this file is a user's own: not Python's, installed (other than as one of `packages`) or generated.
+bool is_user_file(std::string_view file, std::span<const std::string> packages);
+
 // Per stack the innermost frame of user code, 0: none. Installed `packages` are user code too.
 std::vector<FrameId> innermost_user_frames(const Tables& tables, const ResolvedFrames& frames,
                                            std::span<const std::string> packages);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 import samples
 import support
+from tmux_terminal import Terminal
 
 COMPILE_JOB = support.REPO / "tests" / "programs" / "compile_job.py"
 
@@ -70,3 +72,20 @@ def eager_run(require_root_bpf, venv_python, tmp_path_factory):
     """Nothing of torch wrapped, and no Inductor: seconds instead of a minute."""
     folder = tmp_path_factory.mktemp("eager")
     return record_compile_job(folder, venv_python, "--unwrapped", "--backend", "aot_eager")
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    opened = []
+
+    def start(columns, rows, **options):
+        folder = tmp_path / str(len(opened))
+        folder.mkdir()
+        opened.append(Terminal(folder, columns, rows, **options))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()

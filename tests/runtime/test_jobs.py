@@ -7,6 +7,9 @@ torch's own account of each job.
   ranks    two DDP ranks, one of which compiles more
   stuck    a compile that does not end, attached to in the middle of it
   warm     the second run of a job, whose compiled code comes out of Inductor's caches
+
+And one that nobody has: "causes" gives torch a cause for each suggestion that the report knows, so that each is tried
+on torch's own words.
 """
 
 import contextlib
@@ -28,9 +31,20 @@ pytestmark = pytest.mark.root_bpf
 
 JOBS = support.REPO / "tests" / "programs" / "jobs"
 STUCK_S = 12
-TITLES = {
-    *("Still open", "Compiling", "Spent on", "One-off", "Waiting", "Longest", "Ranks", "Recompiled", "Failed"),
-    *("Graph breaks", "Caches", "Interference", "Suggestion"),
+SIX = ("lengths", "server", "loader", "ranks", "stuck", "warm")
+REPORT = support.REPO / "symbolizer" / "report"
+TITLES = set(re.findall(r'\badd\("([^"]+)"', (REPORT / "summary.cpp").read_text()))
+# {name: change}, see SuggestionRule.
+RULE = r'\{"([a-z0-9.-]+)", k\w+, "[^"]*",\s*"((?:[^"\\]|\\.)*)"'
+RULES = dict(re.findall(RULE, (REPORT / "suggestions.cpp").read_text()))
+# What none of the jobs can show; a unit test has torch's words.
+NOT_HERE = {
+    "device": "takes two GPUs",
+    "grad-mode": "other words of torch's for global-state",
+    "print-2.6": "words of torch 2.6",
+    "branch-2.6": "has the change of branch",
+    "context-manager": "torch 2.13 traces those that are known here",
+    "autotuning": "takes a GPU",
 }
 
 
@@ -393,8 +407,22 @@ def test_hits_are_torchs(jobs):
 
 def test_every_kind_of_line_comes_from_one_of_them(jobs):
     titles = set()
-    for name in ("lengths", "server", "loader", "ranks", "stuck", "warm"):
+    for name in SIX:
         summary = jobs(name).summary()
         assert sum(len(texts) for texts in summary.values()) <= 11
         titles |= set(summary)
     assert titles == TITLES
+
+
+def test_each_cause_has_its_suggestion(jobs):
+    job = jobs("causes")
+    assert len(job.truth["recompiles"]) >= 12 and len(job.truth["broke"]) >= 8
+    for name in job.truth["recompiles"] + job.truth["broke"]:
+        assert RULES[name] in job.full(), name
+
+
+def test_every_suggestion_comes_from_one_of_them(jobs):
+    shown = " ".join(jobs(name).words() for name in (*SIX, "causes"))
+    assert len(RULES) > 25
+    missing = {name for name, change in RULES.items() if change.replace('\\"', '"') not in shown}
+    assert missing <= set(NOT_HERE), missing

@@ -3,21 +3,18 @@
 import json
 import os
 import re
-import shutil
 import signal
 import time
 
 import pytest
 
 import support
-from tmux_terminal import Terminal, wait_until
+from tmux_terminal import PROMPT, SIZES, begin_top, wait_until
 
 PROGRAMS = support.REPO / "tests" / "programs"
 STUCK = PROGRAMS / "stuck_compile.py"
 COLUMNS = 160  # of text for a pipe
 STALL_S = 30  # from then on a compile that does not advance is reported
-PROMPT = r"^[#$] *$"
-SIZES = [(80, 24), (120, 40), (40, 10)]
 
 
 def line_of(text):
@@ -185,33 +182,6 @@ def test_refusals(dynprof, spawn):
 # ---- on a terminal -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def terminal(tmp_path):
-    if not shutil.which("tmux"):
-        pytest.skip("tmux is not installed")
-    opened = []
-
-    def start(columns, rows, **options):
-        folder = tmp_path / str(len(opened))
-        folder.mkdir()
-        opened.append(Terminal(folder, columns, rows, **options))
-        return opened[-1]
-
-    yield start
-    for one in opened:
-        one.close()
-
-
-def begin(screen, pid, *options):
-    """Starts top; returns the settings of the terminal before. What is typed before a prompt would make the shell's
-    output begin behind it: each command waits for the prompt of the one before."""
-    screen.wait_for(PROMPT)
-    screen.enter("clear; stty -g")
-    settings = re.search(r"^[0-9a-f]+:[0-9a-f:\n]*", screen.wait_for(r"^[0-9a-f]+:[0-9a-f:\n]*^[#$]"), re.M)
-    screen.enter(" ".join(["clear;", str(support.BINARY), "top", "-p", str(pid), *options, "; echo rc $?"]))
-    return settings.group(0)
-
-
 def restored(screen, settings, status=0):
     screen.wait_for(rf"^rc {status}\n[#$]")
     assert screen.modes() == "011"
@@ -223,7 +193,7 @@ def restored(screen, settings, status=0):
 def test_on_a_terminal(terminal, waiting, columns, rows):
     target, _ = waiting
     screen = terminal(columns, rows)
-    settings = begin(screen, target.pid)
+    settings = begin_top(screen, target.pid)
     shown = screen.wait_for(r"^0/0 ")
     assert screen.modes() == "100"
     lines = shown.rstrip("\n").split("\n")
@@ -251,7 +221,7 @@ def test_on_a_terminal(terminal, waiting, columns, rows):
 def test_a_new_size(terminal, waiting):
     target, _ = waiting
     screen = terminal(80, 24)
-    settings = begin(screen, target.pid)
+    settings = begin_top(screen, target.pid)
     screen.wait_for(r"^q quit  h help")
     for columns, rows in ((120, 40), (20, 5), (80, 24)):
         screen.tmux("resize-window", "-x", columns, "-y", rows)
@@ -265,7 +235,7 @@ def test_a_new_size(terminal, waiting):
 def test_frozen(terminal, waiting):
     target, _ = waiting
     screen = terminal(80, 24)
-    begin(screen, target.pid, "-d", "100ms")
+    begin_top(screen, target.pid, "-d", "100ms")
     screen.wait_for(r"^0/0 ")
     screen.type(" ")
     frozen = screen.wait_for("^FROZEN")
@@ -281,7 +251,7 @@ def test_every_way_out_restores_the_terminal(terminal, spawn, venv_python):
     target = spawn([venv_python, "-c", "print('ready', flush=True); input()"])
     screen = terminal(80, 24)
     for end in ("C-c", signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGSEGV, "target"):
-        settings = begin(screen, target.pid)
+        settings = begin_top(screen, target.pid)
         screen.wait_for(r"^q quit")
         if end == "target":
             target.kill()
@@ -295,7 +265,7 @@ def test_every_way_out_restores_the_terminal(terminal, spawn, venv_python):
 def test_stopped_and_continued(terminal, spawn, venv_python):
     target = spawn([venv_python, "-c", "print('ready', flush=True); input()"])
     screen = terminal(80, 24)
-    begin(screen, target.pid)
+    begin_top(screen, target.pid)
     screen.wait_for(r"^q quit")
     screen.key("C-z")
     wait_until(lambda: screen.modes() == "011", "the screen of the shell")
@@ -309,7 +279,7 @@ def test_stopped_and_continued(terminal, spawn, venv_python):
 def test_a_dumb_terminal_gets_text(terminal, spawn, venv_python):
     target = spawn([venv_python, "-c", "print('ready', flush=True); input()"])
     screen = terminal(80, 24, term="dumb")
-    begin(screen, target.pid, "-n", "1")
+    begin_top(screen, target.pid, "-n", "1")
     screen.wait_for("^rc 0$")
     assert "torch is not imported." in screen.screen()
     assert b"\x1b[?1049h" not in screen.raw.read_bytes()

@@ -6,6 +6,11 @@ import subprocess
 import time
 from pathlib import Path
 
+import support
+
+PROMPT = r"^[#$] *$"
+SIZES = [(80, 24), (120, 40), (40, 10)]  # columns and rows that tests try
+
 
 def wait_until(holds, what, timeout=60):
     """`what` says what was waited for; a function is called when it did not come."""
@@ -78,3 +83,13 @@ class Terminal:
         text = self.raw.read_bytes().decode("utf-8", "replace")
         parts = re.split(r"\x1b\[\d+;1H\x1b\[K", text)[1:]
         return [re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", part.split("\x1b[?7h")[0]) for part in parts]
+
+
+def begin_top(screen, pid, *options):
+    """Starts top; returns the settings of the terminal before. What is typed before a prompt would make the shell's
+    output begin behind it: each command waits for the prompt of the one before."""
+    screen.wait_for(PROMPT)
+    screen.enter("clear; stty -g")
+    settings = re.search(r"^[0-9a-f]+:[0-9a-f:\n]*", screen.wait_for(r"^[0-9a-f]+:[0-9a-f:\n]*^[#$]"), re.M)
+    screen.enter(" ".join(["clear;", str(support.BINARY), "top", "-p", str(pid), *options, "; echo rc $?"]))
+    return settings.group(0)

@@ -31,6 +31,7 @@ class FakeOffCpu final : public OffCpu {
   void on_wait(const dp_wait_event&, FollowedProcess* process, RecordingWriter&) override {
     ++(process ? waits : waits_of_ended);
   }
+  void write_open(FollowedProcess&, RecordingWriter&) override {}
   void detach() override {}
   void finish(ProcessTable&, RecordingWriter&) override {}
   std::uint64_t stacks_lost() const override { return 0; }

@@ -61,6 +61,23 @@ inline FinishedCompile finished(const char* id, double wall_s, std::int64_t end_
   return row;
 }
 
+// One that runs, one that calls it, and one that waits.
+inline TopFunctions example_functions() {
+  TopFunctions functions;
+  functions.asked = functions.begun = true;
+  functions.sampled_s = 20;
+  functions.frequency_hz = 99;
+  functions.samples = 1234;
+  functions.rows = {
+      {{"step", "/home/me/train.py", 40}, true, {0.1, 5, 0, 1}, {0.2, 9, 0, 2}},
+      {{"Linear.forward", "/torch/nn/modules/linear.py", 125},
+       false,
+       {4.9, 4.9, 0, 0},
+       {8, 8, 0, 0}},
+      {{"Queue.get", "/usr/lib/python3.11/queue.py", 154}, false, {0, 0, 9, 9}, {0, 0, 19, 19}}};
+  return functions;
+}
+
 // Read at `time_s`, with everything above in it.
 inline TopReading example_reading(double time_s) {
   TopReading reading;
@@ -81,6 +98,7 @@ inline TopReading example_reading(double time_s) {
   reading.finished = {finished("0/0", 13.87, 2'000'000'000), finished("1/0", 0.5, 1'990'000'000)};
   reading.finished[0].recompile_reason =
       "tensor 'x' size mismatch at index 0. expected 4, actual 5";
+  reading.functions = example_functions();
   reading.own = {0.01 * time_s, 100 * static_cast<std::uint64_t>(time_s)};
   return reading;
 }

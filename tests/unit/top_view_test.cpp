@@ -26,7 +26,7 @@ struct Size {
 };
 constexpr Size kSizes[] = {{80, 24}, {120, 40}, {40, 10}, {20, 5}, {1, 1}, {300, 100}};
 constexpr TopPage kPages[] = {TopPage::kCompiles, TopPage::kFinished, TopPage::kProcesses,
-                              TopPage::kHelp};
+                              TopPage::kFunctions, TopPage::kHelp};
 
 TopState example(int seconds_later = 2) {
   TopModel model;
@@ -90,7 +90,9 @@ TEST(TopView, HostileNamesAndTwoThousandProcessesFitToo) {
   reading.finished[0].cache = bad;
   reading.finished[0].function = open.function;
   reading.finished[0].end_us = INT64_MAX;
-  reading.problems = {bad};
+  reading.problems = reading.functions.problems = {bad};
+  reading.functions.rows[0].place = open.function;
+  reading.functions.rows[0].now.cpu_self_s = 1e300;
   for (int i = 0; i < 2000; ++i)
     reading.processes.push_back(compiler(1000 + i, 100, 100, bad.substr(0, 200).c_str()));
   TopModel model;
@@ -168,6 +170,7 @@ TEST(TopView, PagesAndOrders) {
   EXPECT_EQ(sort_count(TopPage::kCompiles), 2u);
   EXPECT_EQ(sort_count(TopPage::kFinished), 2u);
   EXPECT_EQ(sort_count(TopPage::kProcesses), 4u);
+  EXPECT_EQ(sort_count(TopPage::kFunctions), 8u);
   EXPECT_EQ(sort_count(TopPage::kHelp), 0u);
   EXPECT_EQ(finished_table(state, 0, true).rows[0][0], "0/0");
   TopState other = state;
@@ -177,6 +180,48 @@ TEST(TopView, PagesAndOrders) {
   EXPECT_EQ(process_table(other, 1).rows[0][0], "77");
   other.processes[1].cpu_percent = 50;
   EXPECT_EQ(process_table(other, 0).rows[0][0], "78");
+}
+
+TEST(TopView, FunctionsByEachOfTheirTimes) {
+  const TopState state = example();
+  const std::string text = screen(state, options({160, 40}, TopPage::kFunctions));
+  EXPECT_THAT(text, HasSubstr("Sampled 99 times a second for 20.0 s: 1,234 samples, 0 lost; "));
+  EXPECT_THAT(text, ::testing::ContainsRegex("Linear.forward linear.py:125 +- +49.0 +49.0 +0.0 "));
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("step train.py:40 +user +1.0 +50.0 +0.0 +10.0 +0.20 "));
+  EXPECT_THAT(text, HasSubstr("s sort: CPU self %"));
+  const char* first[] = {"Linear", "step", "Queue", "Queue", "Linear", "step", "Queue", "Queue"};
+  for (std::size_t sort = 0; sort < sort_count(TopPage::kFunctions); ++sort)
+    EXPECT_THAT(function_table(state, sort).rows[0][0], StartsWith(first[sort])) << sort;
+  EXPECT_THAT(screen(state, options({80, 24}, TopPage::kFunctions)),
+              AllOf(HasSubstr(" user "), HasSubstr("CPU self %"), HasSubstr("Wait self %")));
+  EXPECT_THAT(screen(state, options({40, 10}, TopPage::kFunctions)), HasSubstr("CPU self %"));
+}
+
+TEST(TopView, AsTextFunctionsComeByCpuAndByWait) {
+  const std::string text = top_text(example(), 160);
+  const auto cpu = text.find("\nFunctions by CPU self %\n");
+  const auto wait = text.find("\nFunctions by wait self %\n");
+  ASSERT_NE(wait, std::string::npos);
+  EXPECT_LT(text.find("\nLinear.forward", cpu), text.find("\nQueue.get", cpu));
+  EXPECT_GT(text.find("\nLinear.forward", wait), text.find("\nQueue.get", wait));
+}
+
+TEST(TopView, SaysWhyThereAreNoFunctions) {
+  TopReading reading = example_reading(100);
+  auto text_with = [&](TopFunctions functions) {
+    reading.functions = std::move(functions);
+    TopModel model;
+    model.add(reading);
+    return top_text(model.state(), 100);
+  };
+  EXPECT_THAT(text_with({}), Not(HasSubstr("Sampl")));
+  EXPECT_THAT(text_with({.asked = true}), HasSubstr("\nSampling begins.\n"));
+  EXPECT_THAT(text_with({.asked = true, .problems = {"functions are not sampled: missing X"}}),
+              AllOf(HasSubstr("\nwarning: functions are not sampled: missing X\n"),
+                    Not(HasSubstr("Sampling begins"))));
+  EXPECT_THAT(text_with({.asked = true, .begun = true}),
+              HasSubstr("\nNo Python function has run or waited.\n"));
 }
 
 TEST(TopView, ScrollsAndStopsAtTheEnd) {
@@ -234,11 +279,12 @@ TEST(TopPages, AgesAreShort) {
 }
 
 TEST(TopKeys, TakesWholeKeys) {
-  std::string input = "cfp\ts hqj\x1b[A\x1b[6~\x1b[1;5Cx\x1b";
-  EXPECT_THAT(take_keys(input),
-              ElementsAre(TopKey::kCompiles, TopKey::kFinished, TopKey::kProcesses,
-                          TopKey::kNextPage, TopKey::kSort, TopKey::kFreeze, TopKey::kHelp,
-                          TopKey::kQuit, TopKey::kDown, TopKey::kUp, TopKey::kPageDown));
+  std::string input = "cfpt\ts hqj\x1b[A\x1b[6~\x1b[1;5Cx\x1b";
+  EXPECT_THAT(
+      take_keys(input),
+      ElementsAre(TopKey::kCompiles, TopKey::kFinished, TopKey::kProcesses, TopKey::kFunctions,
+                  TopKey::kNextPage, TopKey::kSort, TopKey::kFreeze, TopKey::kHelp, TopKey::kQuit,
+                  TopKey::kDown, TopKey::kUp, TopKey::kPageDown));
   EXPECT_EQ(input, "\x1b");
   input += "[";
   EXPECT_THAT(take_keys(input), IsEmpty());

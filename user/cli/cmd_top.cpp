@@ -10,6 +10,7 @@
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/cli/top_screen.h"
+#include "user/functions/function_sampler.h"
 #include "user/preflight/capabilities.h"
 #include "user/top/reader.h"
 
@@ -32,14 +33,26 @@ int ended(Terminal& terminal, pid_t pid) {
   return 0;
 }
 
-int run_batch(TopReader& reader, const TopOptions& options, Terminal& terminal) {
+// What is read of a process once, from both sources.
+struct TopSources {
+  TopReader& reader;
+  FunctionSampler& functions;
+
+  std::optional<TopReading> read() {
+    auto reading = reader.read();
+    if (reading) reading->functions = functions.read();
+    return reading;
+  }
+};
+
+int run_batch(TopSources sources, const TopOptions& options, Terminal& terminal) {
   TopModel model;
   const std::chrono::nanoseconds interval(options.interval_ns);
   Clock::time_point next = Clock::now();
   for (std::uint64_t i = 0; options.iterations == 0 || i < options.iterations; ++i) {
     if (i != 0 && wait_for_quit(next)) return 0;
     next = std::max(next + interval, Clock::now());
-    auto reading = reader.read();
+    auto reading = sources.read();
     if (!reading) return ended(terminal, options.pid);
     model.add(*std::move(reading));
     const std::string text = (i == 0 ? "" : "\n") + top_text(model.state(), text_columns());
@@ -67,6 +80,8 @@ struct Loop {
         return turn_to(TopPage::kFinished);
       case TopKey::kProcesses:
         return turn_to(TopPage::kProcesses);
+      case TopKey::kFunctions:
+        return turn_to(TopPage::kFunctions);
       case TopKey::kHelp:
         return turn_to(view.page == TopPage::kHelp ? TopPage::kCompiles : TopPage::kHelp);
       case TopKey::kNextPage:
@@ -96,7 +111,7 @@ struct Loop {
   }
 };
 
-int run_screen(TopReader& reader, const TopOptions& options, TopScreen& screen,
+int run_screen(TopSources sources, const TopOptions& options, TopScreen& screen,
                Terminal& terminal) {
   TopModel model;
   Loop loop;
@@ -109,7 +124,7 @@ int run_screen(TopReader& reader, const TopOptions& options, TopScreen& screen,
       if (!loop.view.frozen || shown == 0) {
         if (options.iterations != 0 && shown == options.iterations) break;
         ++shown;
-        auto reading = reader.read();
+        auto reading = sources.read();
         if (!reading) {
           screen.leave();
           return ended(terminal, options.pid);
@@ -125,6 +140,7 @@ int run_screen(TopReader& reader, const TopOptions& options, TopScreen& screen,
     const TopEvents events = screen.wait(next);
     if (events.quit) break;
     for (TopKey key : events.keys) loop.handle(key);
+    if (loop.view.page == TopPage::kFunctions) sources.functions.begin();
   }
   screen.leave();
   return 0;
@@ -137,12 +153,15 @@ int run_top(const CommandLine& line) {
   // With the rights that we have now: later another user's terminal could not be opened.
   std::optional<TopScreen> screen;
   if (!line.top.batch && TopScreen::usable()) screen.emplace();
+  FunctionSampler functions(line.top.pid, line.top.user_packages);
   keep_only_reading();
   auto reader = TopReader::open(line.top.pid);
   if (!reader) return fail(reader.error());
   catch_top_signals();
-  return screen ? run_screen(**reader, line.top, *screen, terminal)
-                : run_batch(**reader, line.top, terminal);
+  if (line.top.functions) functions.begin();
+  TopSources sources{**reader, functions};
+  return screen ? run_screen(sources, line.top, *screen, terminal)
+                : run_batch(sources, line.top, terminal);
 }
 
 }  // namespace dynprof

@@ -34,10 +34,7 @@ struct RawOptions {
        no_direct_map = false;
   bool no_off_cpu = false;
   bool no_cmdlines = false;
-  std::string compiles_pid;
-  std::string dump_pid;
-  std::string top_pid, top_interval;
-  std::string doctor_pid;
+  std::string compiles_pid, dump_pid, top_pid, top_interval, doctor_pid;
 };
 
 void add_user_code(CLI::App& verb, std::vector<std::string>& packages) {
@@ -219,6 +216,9 @@ void add_top(CLI::App& app, CommandLine& line, RawOptions& raw) {
       ->type_name("N");
   verb->add_option("-d,--delay", raw.top_interval, "time between two readings (default 1s)")
       ->type_name("TIME");
+  verb->add_flag("--functions", line.top.functions,
+                 "sample the process from the begin: CPU and waits by Python function");
+  add_user_code(*verb, line.top.user_packages);
   verb->footer(
       "Keys: h shows them, q quits.\nReads the memory of the process, which is not stopped. "
       "Nothing is recorded.");

@@ -14,11 +14,11 @@ struct Letter {
   TopKey key;
 };
 constexpr Letter kLetters[] = {
-    {'c', TopKey::kCompiles},  {'f', TopKey::kFinished}, {'p', TopKey::kProcesses},
-    {'\t', TopKey::kNextPage}, {'s', TopKey::kSort},     {' ', TopKey::kFreeze},
-    {'h', TopKey::kHelp},      {'?', TopKey::kHelp},     {'k', TopKey::kUp},
-    {'j', TopKey::kDown},      {'q', TopKey::kQuit},     {'Q', TopKey::kQuit},
-    {'\x04', TopKey::kQuit},   {'\x03', TopKey::kQuit}};
+    {'c', TopKey::kCompiles},  {'f', TopKey::kFinished},  {'p', TopKey::kProcesses},
+    {'t', TopKey::kFunctions}, {'\t', TopKey::kNextPage}, {'s', TopKey::kSort},
+    {' ', TopKey::kFreeze},    {'h', TopKey::kHelp},      {'?', TopKey::kHelp},
+    {'k', TopKey::kUp},        {'j', TopKey::kDown},      {'q', TopKey::kQuit},
+    {'Q', TopKey::kQuit},      {'\x04', TopKey::kQuit},   {'\x03', TopKey::kQuit}};
 
 std::optional<TopKey> letter(char c) {
   for (const Letter& one : kLetters)

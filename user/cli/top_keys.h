@@ -11,6 +11,7 @@ enum class TopKey : std::uint8_t {
   kCompiles,
   kFinished,
   kProcesses,
+  kFunctions,
   kNextPage,
   kSort,
   kFreeze,

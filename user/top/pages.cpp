@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string_view>
+#include <tuple>
 
 #include "symbolizer/base/amounts.h"
 #include "symbolizer/base/text.h"
@@ -15,6 +17,29 @@ namespace {
 constexpr std::array kOpenOrders = {"age", "id"};
 constexpr std::array kFinishedOrders = {"newest", "wall time"};
 constexpr std::array kProcessOrders = {"CPU", "memory", "age", "pid"};
+
+// The columns of functions: each is an order, too.
+struct FunctionColumn {
+  const char* title;
+  const char* order;
+  double TopFunction::Times::*time;
+  bool now;  // of the last seconds, in percent
+  int priority;
+};
+using Times = TopFunction::Times;
+constexpr std::array kFunctionColumns = {
+    FunctionColumn{"CPU self %", "CPU self %", &Times::cpu_self_s, true, 1},
+    FunctionColumn{"all %", "CPU all %", &Times::cpu_all_s, true, 2},
+    FunctionColumn{"Wait self %", "wait self %", &Times::wait_self_s, true, 3},
+    FunctionColumn{"all %", "wait all %", &Times::wait_all_s, true, 5},
+    FunctionColumn{"CPU self s", "CPU self s", &Times::cpu_self_s, false, 6},
+    FunctionColumn{"all s", "CPU all s", &Times::cpu_all_s, false, 8},
+    FunctionColumn{"Wait self s", "wait self s", &Times::wait_self_s, false, 7},
+    FunctionColumn{"all s", "wait all s", &Times::wait_all_s, false, 9}};
+
+double time_of(const TopFunction& row, const FunctionColumn& column) {
+  return (column.now ? row.now : row.total).*column.time;
+}
 
 template <std::size_t N>
 const char* name_of(const std::array<const char*, N>& orders, std::size_t sort) {
@@ -64,6 +89,9 @@ std::string one_line(std::string text) {
 const char* open_order(std::size_t sort) { return name_of(kOpenOrders, sort); }
 const char* finished_order(std::size_t sort) { return name_of(kFinishedOrders, sort); }
 const char* process_order(std::size_t sort) { return name_of(kProcessOrders, sort); }
+const char* function_order(std::size_t sort) {
+  return sort < kFunctionColumns.size() ? kFunctionColumns[sort].order : "";
+}
 
 std::string short_age(double seconds) {
   if (seconds < 0) return "-";
@@ -167,6 +195,38 @@ TopTable process_table(const TopState& state, std::size_t sort) {
                           fmt::format("{:.1f}", process.cpu_s), format_bytes(process.rss_bytes),
                           short_age(process.age_s), or_dash(process.purpose), or_dash(row->compile),
                           or_dash(process.title)});
+  }
+  return table;
+}
+
+TopTable function_table(const TopState& state, std::size_t sort) {
+  TopTable table;
+  table.columns = {{.title = "Function", .least = 20, .most = 48, .priority = 0},
+                   {.title = "Code", .least = 4, .most = 4, .priority = 4}};
+  for (const FunctionColumn& column : kFunctionColumns)
+    table.columns.push_back({.title = column.title,
+                             .least = std::string_view(column.title).size(),
+                             .most = 12,
+                             .priority = column.priority,
+                             .right = true});
+  const TopFunctions& functions = state.reading.functions;
+  const double window_s = std::clamp<double>(functions.sampled_s, 1, kTopWindowSeconds);
+  const FunctionColumn& by = kFunctionColumns[std::min(sort, kFunctionColumns.size() - 1)];
+  auto weight = [&](const TopFunction& row) {
+    return std::tuple(time_of(row, by), row.now.cpu_all_s + row.now.wait_all_s,
+                      row.total.cpu_all_s + row.total.wait_all_s);
+  };
+  auto rows = sorted(functions.rows, [&](const TopFunction& a, const TopFunction& b) {
+    return weight(a) > weight(b);
+  });
+  for (const TopFunction* row : rows) {
+    std::vector<std::string> cells = {or_dash(place_words(row->place)), row->user ? "user" : "-"};
+    for (const FunctionColumn& column : kFunctionColumns) {
+      const double seconds = time_of(*row, column);
+      cells.push_back(column.now ? fmt::format("{:.1f}", 100 * seconds / window_s)
+                                 : fmt::format("{:.2f}", seconds));
+    }
+    table.rows.push_back(std::move(cells));
   }
   return table;
 }

@@ -122,10 +122,10 @@ std::optional<TopReading> TopReader::read() {
   TopTarget target;
   if (!processes_.read_target(target)) return std::nullopt;
   const double now_s = seconds_of(CLOCK_MONOTONIC);
-  const double cpu_s = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+  const double cpu_s = seconds_of(CLOCK_THREAD_CPUTIME_ID);
   if (budget_.may_read(now_s)) {
     read_details(now_s);
-    budget_.spend(seconds_of(CLOCK_PROCESS_CPUTIME_ID) - cpu_s);
+    budget_.spend(seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu_s);
   }
   TopReading reading = details_;
   target.command = command_;

@@ -88,6 +88,32 @@ struct TopProcess {
   std::uint64_t rss_bytes = 0;
 };
 
+// Times of one Python function. In the last kTopWindowSeconds, and since sampling began; seconds, of all threads
+// together. "All" is with the functions that it called.
+struct TopFunction {
+  TopPlace place;     // `line`: where the function begins
+  bool user = false;  // the user's own code
+  struct Times {
+    double cpu_self_s = 0;
+    double cpu_all_s = 0;
+    double wait_self_s = 0;
+    double wait_all_s = 0;
+  };
+  Times now, total;
+};
+inline constexpr std::uint64_t kTopWindowSeconds = 10;
+
+struct TopFunctions {
+  bool asked = false;    // the process is to be sampled
+  bool begun = false;    // it is
+  double sampled_s = 0;  // for so long
+  std::uint32_t frequency_hz = 0;
+  std::uint64_t samples = 0;  // with Python frames
+  std::uint64_t lost = 0;
+  std::vector<TopFunction> rows{};      // in no order
+  std::vector<std::string> problems{};  // sentences
+};
+
 // Since our start.
 struct TopOwnCost {
   double cpu_s = 0;
@@ -106,6 +132,7 @@ struct TopReading {
   bool finished_dropped = false;          // torch keeps only the newest: there were more
   std::size_t processes_left_out = 0;
   TopOwnCost own;
+  TopFunctions functions;
   std::vector<std::string> problems;  // a sentence each
 };
 

@@ -151,10 +151,34 @@ void add_processes(Lines& out, const TopState& state, std::size_t sort, std::siz
     out.add(fmt::format("and {} more that were not read", state.reading.processes_left_out));
 }
 
+std::string sampling_words(const TopFunctions& functions) {
+  std::string text = fmt::format("Sampled {} times a second for {}: {} samples, {} lost",
+                                 functions.frequency_hz, short_age(functions.sampled_s),
+                                 format_count(functions.samples), format_count(functions.lost));
+  return text + fmt::format("; %: of the last {} s; s: since sampling began", kTopWindowSeconds);
+}
+
+void add_functions(Lines& out, const TopState& state, std::size_t sort, std::size_t most) {
+  const TopFunctions& functions = state.reading.functions;
+  for (const std::string& problem : functions.problems)
+    out.add_wrapped("warning: " + problem, Style::kWarning, kStallLines);
+  if (!functions.begun) {
+    if (functions.problems.empty()) out.add("Sampling begins.");
+    return;
+  }
+  out.add(sampling_words(functions));
+  if (functions.rows.empty()) {
+    out.add("No Python function has run or waited.");
+    return;
+  }
+  out.add(function_table(state, sort), most);
+}
+
 constexpr const char* kHelp[] = {
     "c        open compiles, then those that have finished",
     "f        finished compiles, with cache and reasons",
     "p        child processes",
+    "t        time by function; the process is sampled from then on",
     "Tab      next page",
     "s        another order",
     "Space    freeze what is shown; nothing is read meanwhile",
@@ -168,6 +192,7 @@ constexpr const char* kHelp[] = {
     "Node     of the graph that Inductor lowers",
     "(waits)  the thread waits for the compile lock to begin a compile",
     "CPU %    100 % is one CPU",
+    "self     in the function itself; all: with those it calls",
 };
 
 constexpr std::size_t kUnlimited = 100'000;  // rows
@@ -186,6 +211,9 @@ void add_page(Lines& out, const TopState& state, const TopViewOptions& options) 
     case TopPage::kProcesses:
       add_processes(out, state, sort, kUnlimited);
       break;
+    case TopPage::kFunctions:
+      add_functions(out, state, sort, kUnlimited);
+      break;
     case TopPage::kHelp:
       for (const char* line : kHelp) out.add(line);
       break;
@@ -198,8 +226,9 @@ std::string keys_line(const TopViewOptions& options) {
   if (options.page == TopPage::kCompiles) order = open_order(sort);
   if (options.page == TopPage::kFinished) order = finished_order(sort);
   if (options.page == TopPage::kProcesses) order = process_order(sort);
+  if (options.page == TopPage::kFunctions) order = function_order(sort);
   std::string text = options.frozen ? "FROZEN (space resumes)  " : "";
-  text += "q quit  h help  c compiles  f finished  p processes  space freeze";
+  text += "q quit  h help  c compiles  f finished  p processes  t time";
   if (!order.empty()) text += "  s sort: " + order;
   return text;
 }
@@ -216,6 +245,8 @@ std::size_t sort_count(TopPage page) {
         return finished_order(sort);
       case TopPage::kProcesses:
         return process_order(sort);
+      case TopPage::kFunctions:
+        return function_order(sort);
       case TopPage::kHelp:
         break;
     }
@@ -269,6 +300,14 @@ std::string top_text(const TopState& state, std::size_t width) {
   add_finished(out, state, 0, true, kBatchRows);
   out.add("");
   add_processes(out, state, 0, kBatchRows);
+  if (state.reading.functions.asked) {
+    // Those that compute, and those that wait: few functions do both.
+    for (std::size_t sort : {0, 2}) {
+      out.add("");
+      out.add(fmt::format("Functions by {}", function_order(sort)));
+      add_functions(out, state, sort, kBatchFunctions);
+    }
+  }
   std::string text;
   for (const TopLine& line : out.lines()) text += line.text + '\n';
   return text;

@@ -12,8 +12,8 @@
 
 namespace dynprof {
 
-enum class TopPage : std::uint8_t { kCompiles, kFinished, kProcesses, kHelp };
-inline constexpr std::size_t kTopPages = 4;
+enum class TopPage : std::uint8_t { kCompiles, kFinished, kProcesses, kFunctions, kHelp };
+inline constexpr std::size_t kTopPages = 5;
 
 struct TopViewOptions {
   TopPage page = TopPage::kCompiles;
@@ -33,7 +33,7 @@ struct TopLine {
 // At most `height` lines. `first_row` is brought into range.
 std::vector<TopLine> top_screen(const TopState& state, TopViewOptions& options);
 // Everything there is to show, for a pipe: at most kBatchRows rows a table.
-inline constexpr std::size_t kBatchRows = 40;
+inline constexpr std::size_t kBatchRows = 40, kBatchFunctions = 20;
 std::string top_text(const TopState& state, std::size_t width);
 
 std::size_t sort_count(TopPage page);

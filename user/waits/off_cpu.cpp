@@ -104,19 +104,27 @@ dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
   return place;
 }
 
+std::vector<pid_t> thread_ids(pid_t pid) {
+  std::vector<pid_t> found;
+  std::error_code failed;
+  const std::string path = fmt::format("/proc/{}/task", pid);
+  for (const auto& entry : std::filesystem::directory_iterator(path, failed)) {
+    pid_t tid = 0;
+    const std::string name = entry.path().filename();
+    std::from_chars(name.data(), name.data() + name.size(), tid);
+    if (tid > 0) found.push_back(tid);
+  }
+  return found;
+}
+
 class LoadedOffCpu final : public OffCpu {
  public:
   explicit LoadedOffCpu(Skeleton<offcpu_bpf> skeleton)
       : skeleton_(std::move(skeleton)), schedule_(find_schedule()) {}
 
   void add_threads(pid_t pid) override {
-    std::error_code failed;
-    const std::string path = fmt::format("/proc/{}/task", pid);
-    for (const auto& entry : std::filesystem::directory_iterator(path, failed)) {
-      pid_t tid = 0;
-      const std::string name = entry.path().filename();
-      std::from_chars(name.data(), name.data() + name.size(), tid);
-      if (tid <= 0 || found_.size() >= kMaxThreads) continue;
+    for (const pid_t tid : thread_ids(pid)) {
+      if (found_.size() >= kMaxThreads) return;
       const dp_thread_time place = thread_now(pid, tid, monotonic_ns());
       const std::uint32_t slot = place.tid & (DP_THREAD_TIMES - 1);
       if (bpf_map__update_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
@@ -149,6 +157,22 @@ class LoadedOffCpu final : public OffCpu {
   void on_wait(const dp_wait_event& event, FollowedProcess* process,
                RecordingWriter& writer) override {
     record(event, process, writer, 0);
+  }
+
+  void write_open(FollowedProcess& process, RecordingWriter& writer) override {
+    const auto pid = static_cast<std::uint32_t>(process.pid());
+    const std::uint64_t now_ns = monotonic_ns();
+    std::size_t looked_at = 0;
+    for (const pid_t tid : thread_ids(process.pid())) {
+      if (++looked_at > kMaxOpen) return;
+      const std::uint32_t slot = static_cast<std::uint32_t>(tid) & (DP_THREAD_TIMES - 1);
+      dp_thread_time place = {};
+      if (bpf_map__lookup_elem(skeleton_->maps.thread_times, &slot, sizeof slot, &place,
+                               sizeof place, 0) != 0 ||
+          place.tid != static_cast<std::uint32_t>(tid) || place.pid != pid)
+        continue;
+      write_wait_until(now_ns, place, process, writer);
+    }
   }
 
   void detach() override {
@@ -196,18 +220,24 @@ class LoadedOffCpu final : public OffCpu {
     return event;
   }
 
+  // False: the thread is on a CPU.
+  bool write_wait_until(std::uint64_t end_ns, const dp_thread_time& place, FollowedProcess& process,
+                        RecordingWriter& writer) {
+    if (place.out_ns == 0 || place.out_ns >= end_ns) return false;
+    dp_wait_event event = event_of(place, end_ns);
+    event.length_ns = end_ns - place.out_ns;
+    if (place.flags & DP_WAIT_PREEMPTED)
+      event.runnable_ns = event.length_ns;
+    else if (place.wake_ns > place.out_ns && place.wake_ns < end_ns)
+      event.runnable_ns = end_ns - place.wake_ns;
+    record(event, &process, writer, kWaitAtEnd);
+    return true;
+  }
+
   // What a thread does when the recording ends: it runs, or its wait goes on.
   void write_last(const dp_thread_time& place, FollowedProcess& process, RecordingWriter& writer) {
+    if (write_wait_until(end_ns_, place, process, writer)) return;
     dp_wait_event event = event_of(place, end_ns_);
-    if (place.out_ns != 0 && place.out_ns < end_ns_) {
-      event.length_ns = end_ns_ - place.out_ns;
-      if (place.flags & DP_WAIT_PREEMPTED)
-        event.runnable_ns = event.length_ns;
-      else if (place.wake_ns > place.out_ns && place.wake_ns < end_ns_)
-        event.runnable_ns = end_ns_ - place.wake_ns;
-      record(event, &process, writer, kWaitAtEnd);
-      return;
-    }
     event.begin_ns = end_ns_;
     event.flags = DP_WAIT_MARK;
     if (place.in_ns != 0 && place.in_ns < end_ns_) event.cpu_ns += end_ns_ - place.in_ns;

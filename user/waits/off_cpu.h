@@ -31,6 +31,9 @@ class OffCpu {
   // `process` null: it has ended.
   virtual void on_wait(const dp_wait_event& event, FollowedProcess* process,
                        RecordingWriter& writer) = 0;
+  // The waits of this process's threads that go on at this moment, with kWaitAtEnd; of kMaxOpen threads at most.
+  static constexpr std::size_t kMaxOpen = 512;
+  virtual void write_open(FollowedProcess& process, RecordingWriter& writer) = 0;
   virtual void detach() = 0;
   // After the last event: the sums under way, and what the threads are doing now.
   virtual void finish(ProcessTable& processes, RecordingWriter& writer) = 0;

@@ -1,0 +1,17 @@
+// The lines of Inductor's C++ kernels, above which it writes nothing: by the order of the wrapper's calls. The calls of
+// libraries (addmm, attention) are the nodes of their operators in the post-grad graph, in the same order. What depends on
+// one of them and is needed by a later one is computed between the two. Where a single C++ kernel runs there, it is made of
+// that; where several do, nothing is said. A kernel may be made of more nodes than are found.
+#pragma once
+
+#include <vector>
+
+#include "symbolizer/attribution/graph_text.h"
+#include "symbolizer/attribution/kernel_plan.h"
+
+namespace dynprof {
+
+// Adds nothing where calls and nodes do not match in number, order and the graph's inputs that they use.
+void add_cpp_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad);
+
+}  // namespace dynprof
