@@ -1,0 +1,62 @@
+// Loads libdynprof_cupti.so into processes that use CUDA, for --gpu on: the targets and their children, each in a
+// thread of its own, since a process may take seconds to come to a point where it can be loaded.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "symbolizer/base/result.h"
+#include "user/gpu/rank_set.h"
+#include "user/inject/loading.h"
+
+namespace dynprof {
+
+// A copy of a process that used CUDA before the fork: it maps CUDA, which does not work in it.
+bool is_copy_of_cuda_process(pid_t pid);
+
+class LibraryLoader {
+ public:
+  struct Outcome {
+    pid_t pid = 0;
+    std::string note;
+    bool loaded = false;
+  };
+
+  // `targets` are those the user named.
+  LibraryLoader(RankSet ranks, const std::vector<pid_t>& targets);
+  // Cancels what is under way.
+  ~LibraryLoader();
+  LibraryLoader(const LibraryLoader&) = delete;
+  LibraryLoader& operator=(const LibraryLoader&) = delete;
+
+  // Whether a process that uses CUDA is to have it: not a worker of torch's (DataLoader, compiles, autotuning), nor
+  // another rank than those asked for.
+  bool wants(pid_t pid) const;
+  // False: too many are being loaded, ask again.
+  bool begin(pid_t pid);
+  // What has ended since the last call.
+  std::vector<Outcome> take();
+  // Waits for those that were begun. They are cancelled when `stop_requested` (may be empty) returns true.
+  std::vector<Outcome> wait(const std::function<bool()>& stop_requested);
+
+ private:
+  bool busy();
+  void load(pid_t pid);
+
+  const RankSet ranks_;
+  const std::set<pid_t> targets_;
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  std::vector<Outcome> ended_;
+  std::size_t running_ = 0;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace dynprof
