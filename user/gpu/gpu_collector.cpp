@@ -6,12 +6,10 @@
 #include <string>
 #include <variant>
 
-#include "bpf/events.h"
 #include "symbolizer/attribution/gpu_work.h"
 #include "user/gpu/gpu_view.h"
 #include "user/gpu/library_path.h"
 #include "user/kernel/event_view.h"
-#include "user/target/descendants.h"
 
 namespace dynprof {
 namespace {
@@ -20,21 +18,6 @@ namespace {
 constexpr std::uint64_t kSoonNs = 100'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kSoonLooks = 50;
-
-// In a process that was forked the library is mapped, but its thread is not there.
-bool library_runs(pid_t pid) {
-  auto threads = list_threads(pid);
-  return threads && std::any_of(threads->begin(), threads->end(),
-                                [&](pid_t tid) { return read_comm(pid, tid) == "dynprof-gpu"; });
-}
-
-CudaMappings cuda_of(pid_t pid) {
-  auto mappings = read_mappings(pid);
-  if (!mappings) return {};
-  CudaMappings cuda = find_cuda(*mappings);
-  if (cuda.library && !library_runs(pid)) cuda = {};
-  return cuda;
-}
 
 }  // namespace
 
@@ -45,40 +28,20 @@ GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& 
     loader_ = std::make_unique<LibraryLoader>(options.ranks, targets_);
 }
 
-// A target, or children of it, that use CUDA without the library.
-std::vector<pid_t> GpuCollector::without_library(pid_t target, bool children, bool& uses_cuda) {
-  std::vector<pid_t> found;
-  const auto descendants =
-      children ? find_descendants({target}, DP_MAX_PROCESSES) : std::vector<Descendant>();
-  for (const auto& [pid, parent] : descendants) {
-    const CudaMappings cuda = cuda_of(pid);
-    // One that has only imported torch maps the runtime.
-    if ((!cuda.driver && !cuda.library) || is_copy_of_cuda_process(pid)) continue;
-    uses_cuda = true;
-    if (!cuda.library) found.push_back(pid);
-  }
-  const CudaMappings cuda = cuda_of(target);
-  // torchrun maps the runtime too, and launches nothing.
-  if (!cuda.library && (cuda.driver || (cuda.runtime && !uses_cuda))) found.push_back(target);
-  uses_cuda = uses_cuda || cuda.best() != GpuTier::kNone;
-  return found;
-}
-
 Result<void> GpuCollector::load_libraries(bool children,
                                           const std::function<bool()>& stop_requested) {
   if (!loader_) return {};
   std::vector<pid_t> pids;
   for (const pid_t target : targets_) {
-    bool uses_cuda = false;
-    const auto found = without_library(target, children, uses_cuda);
-    if (!uses_cuda)
+    const CudaUse use = find_cuda_use(target, children);
+    if (!use.any)
       return error(fmt::format("--gpu on: neither process {} nor a child of it uses CUDA or has "
                                "libdynprof_cupti.so",
                                target),
                    fmt::format("start the job with CUDA_INJECTION64_PATH={}, or record once it "
                                "uses CUDA",
                                gpu_library_path()));
-    pids.insert(pids.end(), found.begin(), found.end());
+    pids.insert(pids.end(), use.without_library.begin(), use.without_library.end());
   }
   for (const pid_t pid : pids) {
     if (!loader_->wants(pid)) continue;

@@ -70,7 +70,6 @@ class GpuCollector {
   };
   struct Receiver;
   Followed& followed(pid_t pid) { return processes_.try_emplace(pid, pid).first->second; }
-  std::vector<pid_t> without_library(pid_t target, bool children, bool& uses_cuda);
   bool awaits_library(pid_t pid, Followed& followed, const CudaMappings& cuda);
   void note_loads(const std::vector<LibraryLoader::Outcome>& outcomes);
   void note_missing_library();

@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "bpf/events.h"
 #include "symbolizer/attribution/process_purpose.h"
 #include "symbolizer/base/text.h"
-#include "user/gpu/gpu_process.h"
 #include "user/gpu/library_path.h"
 #include "user/inject/load_library.h"
+#include "user/target/descendants.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -24,6 +26,13 @@ bool is_worker_of_torch(pid_t pid) {
   if (read_comm(pid, pid) == kDataWorker) return true;
   const Purpose purpose = purpose_of(read_arguments(pid), base_name(read_exe(pid)));
   return purpose == Purpose::kWorker || purpose == Purpose::kAutotuning;
+}
+
+// In a process that was forked the library is mapped, but its thread is not there.
+bool library_runs(pid_t pid) {
+  auto threads = list_threads(pid);
+  return threads && std::any_of(threads->begin(), threads->end(),
+                                [&](pid_t tid) { return read_comm(pid, tid) == "dynprof-gpu"; });
 }
 
 std::string name_of(pid_t pid) {
@@ -43,11 +52,47 @@ std::string loaded_note(pid_t pid, const Loaded& loaded) {
 
 }  // namespace
 
+CudaMappings cuda_of(pid_t pid) {
+  auto mappings = read_mappings(pid);
+  if (!mappings) return {};
+  CudaMappings cuda = find_cuda(*mappings);
+  if (cuda.library && !library_runs(pid)) cuda = {};
+  return cuda;
+}
+
 bool is_copy_of_cuda_process(pid_t pid) {
   const auto stat = read_process_stat(pid);
   if (!stat || !stat->forked) return false;
   const auto parents = read_mappings(stat->parent);
   return parents && find_cuda(*parents).driver;
+}
+
+CudaUse find_cuda_use(pid_t target, bool children) {
+  CudaUse use;
+  const auto descendants =
+      children ? find_descendants({target}, DP_MAX_PROCESSES) : std::vector<Descendant>();
+  for (const auto& [pid, parent] : descendants) {
+    const CudaMappings cuda = cuda_of(pid);
+    // One that has only imported torch maps the runtime.
+    if ((!cuda.driver && !cuda.library) || is_copy_of_cuda_process(pid)) continue;
+    use.any = true;
+    if (!cuda.library) use.without_library.push_back(pid);
+  }
+  const CudaMappings cuda = cuda_of(target);
+  // torchrun maps the runtime too, and launches nothing.
+  if (!cuda.library && (cuda.driver || (cuda.runtime && !use.any)))
+    use.without_library.push_back(target);
+  use.any = use.any || cuda.best() != GpuTier::kNone;
+  return use;
+}
+
+std::vector<pid_t> find_loadable(const std::vector<pid_t>& targets, bool children) {
+  const LibraryLoader all(RankSet(), targets);
+  std::vector<pid_t> found;
+  for (const pid_t target : targets)
+    for (const pid_t pid : find_cuda_use(target, children).without_library)
+      if (all.wants(pid) && can_load_into_python(pid)) found.push_back(pid);
+  return found;
 }
 
 LibraryLoader::LibraryLoader(RankSet ranks, const std::vector<pid_t>& targets)

@@ -13,10 +13,23 @@
 #include <vector>
 
 #include "symbolizer/base/result.h"
+#include "user/gpu/gpu_process.h"
 #include "user/gpu/rank_set.h"
 #include "user/inject/loading.h"
 
 namespace dynprof {
+
+// What a process maps of CUDA, and the library if it runs there.
+CudaMappings cuda_of(pid_t pid);
+
+// A process and its children, as far as they use CUDA.
+struct CudaUse {
+  bool any = false;
+  std::vector<pid_t> without_library;
+};
+CudaUse find_cuda_use(pid_t target, bool children);
+// Those of them that the library can be loaded into.
+std::vector<pid_t> find_loadable(const std::vector<pid_t>& targets, bool children);
 
 // A copy of a process that used CUDA before the fork: it maps CUDA, which does not work in it.
 bool is_copy_of_cuda_process(pid_t pid);
