@@ -1,6 +1,6 @@
 """A launcher like torchrun, without CUDA, and the children of a distributed job on the fake GPU of tests/fakes.
 
-    gpu_ranks_job.py FAKES [--torch] ROLE...
+    gpu_ranks_job.py FAKES [--torch] [--cuda] ROLE...
 
 A role is a child, an executable of its own unless it is a fork. Each launches kernels of its name for ever:
   rank           RANK is 0 for the first one, and so on; with --torch it compiles a function
@@ -8,6 +8,7 @@ A role is a child, an executable of its own unless it is a fork. Each launches k
   forked         the first rank has a fork, which is a DataLoader's worker and maps CUDA as its parent does
   data           a spawned DataLoader's worker: named as torch names it
   compile        a compile worker: its command line is one of torch's
+With --cuda the launcher itself uses CUDA, and has imported torch.
 Prints `child ROLE PID` for each, then `ready`. Ends when stdin is closed, and its children with it.
 """
 
@@ -62,7 +63,7 @@ def start(fakes, role, rank, torch, folder):
             shutil.copy(Path(__file__).resolve().parent / name, script.parent / name)
         shutil.copy(Path(__file__).resolve(), script)
         arguments = [f"--parent={os.getpid()}"]
-    environment = {**os.environ, "CUDA_INJECTION64_PATH": "none"}
+    environment = {**os.environ, "CUDA_INJECTION64_PATH": "none"}  # that of the launcher is not for it
     if rank is not None:
         environment["RANK"] = str(rank)
     words = [sys.executable, script, "--work", fakes, role, "torch" if torch else "", *arguments]
@@ -76,8 +77,14 @@ def main():
         work(sys.argv[2], sys.argv[3], bool(sys.argv[4]))
     fakes, torch, ranks = sys.argv[1], "--torch" in sys.argv, 0
     late = []
+    if "--cuda" in sys.argv:
+        from gpu_job import Cuda, make_training
+
+        cuda = Cuda(fakes)
+        cuda.init()
+        make_training(cuda)(1)
     with tempfile.TemporaryDirectory() as folder:
-        for role in (word for word in sys.argv[2:] if word != "--torch"):
+        for role in (word for word in sys.argv[2:] if not word.startswith("--")):
             rank = None if role in ("data", "compile") else ranks
             ranks += rank is not None
             if role == "late":

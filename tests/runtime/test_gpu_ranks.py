@@ -20,8 +20,8 @@ JOB = support.REPO / "tests" / "programs" / "gpu_ranks_job.py"
 
 
 class Launcher:
-    def __init__(self, spawn, python, *roles):
-        self.running = spawn([python, JOB, gpu.FAKES, *roles], timeout=120)
+    def __init__(self, spawn, python, *roles, env=None):
+        self.running = spawn([python, JOB, gpu.FAKES, *roles], timeout=120, env=env)
         self.pid = self.running.pid
         self.running.wait_for("^ready$")
 
@@ -94,6 +94,23 @@ def test_a_rank_that_starts_later(dynprof, spawn, tmp_path, venv_python):
     time.sleep(0.5)
     stop(run)
     assert "_Z5rank1Pf" in kernels(tmp_path / "out", late)
+
+
+def test_a_child_of_a_target_that_has_the_library(dynprof, spawn, tmp_path, venv_python):
+    """All probes of the target are set by then: the rights for those of a child are still there."""
+    job = Launcher(
+        spawn, venv_python, "--cuda", "late", env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY)}
+    )
+    run = record(dynprof, tmp_path / "out", job)
+    await_traced(run, [job.pid])
+    time.sleep(2)
+    job.running.send("late")
+    (child,) = [int(job.running.wait_for(r"^child rank (\d+)$", timeout=30)[1])]
+    await_traced(run, [child])
+    time.sleep(0.5)
+    done = stop(run)
+    assert "is not recorded" not in done.err, done
+    assert kernels(tmp_path / "out", child) == {"_Z5rank0Pf"}
 
 
 def test_a_command_that_starts_ranks(dynprof, tmp_path, venv_python):

@@ -31,6 +31,7 @@ GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& 
 Result<void> GpuCollector::load_libraries(bool children,
                                           const std::function<bool()>& stop_requested) {
   if (!loader_) return {};
+  children_ = children;
   std::vector<pid_t> pids;
   for (const pid_t target : targets_) {
     const CudaUse use = find_cuda_use(target, children);
@@ -120,6 +121,7 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
 
 bool GpuCollector::probes_settled(pid_t pid) {
   if (mode_ == GpuMode::kOff) return true;
+  if (loader_ && children_) return false;  // one may use CUDA at any time
   const auto at = processes_.find(pid);
   if (at != processes_.end() && (at->second.failed || at->second.gpu.tier() == GpuTier::kLibrary))
     return true;

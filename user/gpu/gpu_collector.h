@@ -78,6 +78,7 @@ class GpuCollector {
 
   const GpuMode mode_;
   const std::vector<pid_t> targets_;
+  bool children_ = true;                   // of the targets are recorded too
   std::unique_ptr<LibraryLoader> loader_;  // with --gpu on; not with --all
   KernelSide& kernel_side_;
   Note note_;
