@@ -45,7 +45,8 @@ Result<void> GpuCollector::load_libraries(bool children,
     pids.insert(pids.end(), use.without_library.begin(), use.without_library.end());
   }
   for (const pid_t pid : pids) {
-    if (!loader_->wants(pid)) continue;
+    if (followed(pid).asked || !loader_->wants(pid))
+      continue;  // it can be the child of two targets
     while (!loader_->begin(pid)) note_loads(loader_->wait(stop_requested));
     followed(pid).asked = true;
   }

@@ -100,7 +100,7 @@ LibraryLoader::LibraryLoader(RankSet ranks, const std::vector<pid_t>& targets)
 
 LibraryLoader::~LibraryLoader() {
   stop_ = true;
-  for (std::thread& thread : threads_) thread.join();
+  for (auto& [pid, thread] : threads_) thread.join();
 }
 
 bool LibraryLoader::wants(pid_t pid) const {
@@ -110,12 +110,13 @@ bool LibraryLoader::wants(pid_t pid) const {
 }
 
 bool LibraryLoader::begin(pid_t pid) {
+  if (threads_.contains(pid)) return false;
   {
     const std::lock_guard lock(mutex_);
     if (running_ == kAtOnce) return false;
     ++running_;
   }
-  threads_.emplace_back([this, pid] { load(pid); });
+  threads_.emplace(pid, [this, pid] { load(pid); });
   return true;
 }
 
@@ -133,8 +134,17 @@ void LibraryLoader::load(pid_t pid) {
 }
 
 std::vector<LibraryLoader::Outcome> LibraryLoader::take() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(ended_, {});
+  std::vector<Outcome> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = std::exchange(ended_, {});
+  }
+  for (const Outcome& outcome : ended) {
+    const auto thread = threads_.find(outcome.pid);
+    thread->second.join();
+    threads_.erase(thread);
+  }
+  return ended;
 }
 
 bool LibraryLoader::busy() {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -52,7 +53,7 @@ class LibraryLoader {
   // Whether a process that uses CUDA is to have it: not a worker of torch's (DataLoader, compiles, autotuning), nor
   // another rank than those asked for.
   bool wants(pid_t pid) const;
-  // False: too many are being loaded, ask again.
+  // False: too many are being loaded into, or this one is; ask again.
   bool begin(pid_t pid);
   // What has ended since the last call.
   std::vector<Outcome> take();
@@ -69,7 +70,7 @@ class LibraryLoader {
   std::mutex mutex_;
   std::vector<Outcome> ended_;
   std::size_t running_ = 0;
-  std::vector<std::thread> threads_;
+  std::map<pid_t, std::thread> threads_;  // until their outcome is taken
 };
 
 }  // namespace dynprof
