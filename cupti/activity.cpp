@@ -1,8 +1,8 @@
 #include "cupti/activity.h"
 
 #include "cupti/calls.h"
-#include "cupti/cupti.h"
 #include "cupti/state.h"
+#include "cupti/subscription.h"
 
 namespace dynprof_cupti {
 namespace {
@@ -60,11 +60,16 @@ void take_back(Buffer& buffer) {
 
 // ---- one activity record -> ours --------------------------------------------------------------
 
+// CUPTI's time as CLOCK_MONOTONIC; 0 is "not known".
+std::uint64_t our_time(std::uint64_t theirs) {
+  return theirs == 0 ? 0 : theirs - static_cast<std::uint64_t>(clock_offset_ns());
+}
+
 template <typename Activity>
 void convert_common(const Activity& from, dynprof_gpu_record& to) {
   to.correlation = from.correlation;
-  to.start_ns = from.start;
-  to.end_ns = from.end;
+  to.start_ns = our_time(from.start);
+  to.end_ns = our_time(from.end);
   to.context = from.context;
   to.stream = from.stream;
 }
@@ -94,7 +99,7 @@ void convert_kernel(const CuptiKernel& from, dynprof_gpu_record& to) {
   to.kernel.channel = from.channel;
   to.kernel.channel_type = from.channel_type;
   to.kernel.launch_type = from.launch_type;
-  to.kernel.queued_ns = from.queued;
+  to.kernel.queued_ns = our_time(from.queued);
 }
 
 template <typename Activity>
@@ -188,13 +193,13 @@ void take_record(const void* activity, bool foreign) {
 void read_buffer(std::uint8_t* buffer, std::size_t valid, bool foreign) {
   void* activity = nullptr;
   std::size_t left = valid / 24 + 1;  // no activity record is smaller
-  while (left-- > 0 && cupti.cuptiActivityGetNextRecord(buffer, valid, &activity) == kCuptiSuccess)
+  while (left-- > 0 && next_record(buffer, valid, &activity) == kCuptiSuccess)
     take_record(activity, foreign);
 }
 
 void count_dropped(void* context, std::uint32_t stream) {
   std::size_t dropped = 0;
-  if (cupti.cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == kCuptiSuccess)
+  if (dropped_records(context, stream, &dropped) == kCuptiSuccess)
     state.counters.dropped_cupti.fetch_add(dropped, std::memory_order_relaxed);
 }
 
@@ -219,6 +224,15 @@ void on_buffer_completed(void* context, std::uint32_t stream, std::uint8_t* addr
     count_dropped(context, stream);
   }
   if (buffer != nullptr) take_back(*buffer);
+}
+
+void on_own_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records,
+                             void*) {
+  on_buffer_requested(buffer, size, max_records);
+}
+
+void on_own_buffer_completed(std::uint8_t* buffer, std::size_t size, std::size_t valid, void*) {
+  on_buffer_completed(nullptr, 0, buffer, size, valid);
 }
 
 }  // namespace dynprof_cupti

@@ -15,6 +15,11 @@ void on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* 
 void on_buffer_completed(void* context, std::uint32_t stream, std::uint8_t* buffer,
                          std::size_t size, std::size_t valid);
 
+// The same for a subscriber with records of its own.
+void on_own_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records,
+                             void* info);
+void on_own_buffer_completed(std::uint8_t* buffer, std::size_t size, std::size_t valid, void* info);
+
 // Buffers CUPTI holds now. cuptiActivityFlushAll hangs in a CUPTI that never asked for one.
 std::uint32_t lent_buffers();
 

@@ -8,6 +8,7 @@
 namespace dynprof_cupti {
 
 CuptiFunctions cupti{};
+CuptiSharedFunctions cupti_shared{};
 
 namespace {
 
@@ -30,6 +31,22 @@ int look_at(dl_phdr_info* info, std::size_t, void* data) {
   return 1;
 }
 
+// False: one of them is missing.
+#define DYNPROF_RESOLVE(name, parameters)                                                \
+  found.name = reinterpret_cast<CuptiResult(*) parameters>(find_symbol(library, #name)); \
+  complete = complete && found.name != nullptr;
+bool resolve(void* library, CuptiFunctions& found) {
+  bool complete = true;
+  CUPTI_ABI_FUNCTIONS(DYNPROF_RESOLVE)
+  return complete;
+}
+bool resolve(void* library, CuptiSharedFunctions& found) {
+  bool complete = true;
+  CUPTI_ABI_SHARED_FUNCTIONS(DYNPROF_RESOLVE)
+  return complete;
+}
+#undef DYNPROF_RESOLVE
+
 }  // namespace
 
 void* find_mapped(const char* file_name) {
@@ -45,13 +62,9 @@ CuptiFound find_cupti() {
     if (const char* path = environment_text("DYNPROF_GPU_CUPTI")) library = open_library(path);
   if (library == nullptr) return CuptiFound::kNo;
   CuptiFunctions found{};
-  bool complete = true;
-#define DYNPROF_RESOLVE(name, parameters)                                                \
-  found.name = reinterpret_cast<CuptiResult(*) parameters>(find_symbol(library, #name)); \
-  complete = complete && found.name != nullptr;
-  CUPTI_ABI_FUNCTIONS(DYNPROF_RESOLVE)
-#undef DYNPROF_RESOLVE
-  if (!complete) return CuptiFound::kIncomplete;
+  if (!resolve(library, found)) return CuptiFound::kIncomplete;
+  if (CuptiSharedFunctions found_shared{}; resolve(library, found_shared))
+    cupti_shared = found_shared;
   cupti = found;
   return CuptiFound::kYes;
 }

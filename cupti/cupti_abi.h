@@ -23,6 +23,7 @@ CUPTI_ABI_CONSTANT(kCuptiSuccess, 0);
 CUPTI_ABI_CONSTANT(kCuptiInvalidParameter, 1);
 CUPTI_ABI_CONSTANT(kCuptiMaxLimitReached, 12);
 CUPTI_ABI_CONSTANT(kCuptiNotInitialized, 15);
+CUPTI_ABI_CONSTANT(kCuptiNotSupported, 27);
 CUPTI_ABI_CONSTANT(kCuptiMultipleSubscribers, 39);
 CUPTI_ABI_CONSTANT(kCuptiUnknown, 999);
 
@@ -38,6 +39,7 @@ CUPTI_ABI_CONSTANT(kCuptiDomainRuntime, 2);
 CUPTI_ABI_CONSTANT(kCuptiEnter, 0);
 CUPTI_ABI_CONSTANT(kCuptiExit, 1);
 CUPTI_ABI_CONSTANT(kCuptiFlushForced, 1);
+CUPTI_ABI_CONSTANT(kCuptiClockAttribute, 22);
 
 /* Callback ids used by name; the whole list is calls_table.h. */
 CUPTI_ABI_CONSTANT(kCuptiMaxCbid, 1024);
@@ -134,6 +136,20 @@ typedef void (*CuptiBufferRequested)(uint8_t** buffer, size_t* size, size_t* max
 typedef void (*CuptiBufferCompleted)(void* context, uint32_t stream, uint8_t* buffer, size_t size,
                                      size_t valid);
 
+/* CUDA 13.3 and later: one of several subscribers. Facts from the headers of CUDA 13.5. */
+struct CuptiSubscriberParams {
+  size_t bytes; /* of this struct */
+  const char* name;
+  char* holder; /* of CUPTI, or the first subscriber: filled in, holder_bytes at most */
+  size_t holder_bytes;
+  uint8_t allow_several;
+  uint8_t padding[7];
+};
+CUPTI_ABI_ASSERT(sizeof(struct CuptiSubscriberParams) == 40);
+typedef void (*CuptiOwnBufferRequested)(uint8_t** buffer, size_t* size, size_t* max_records,
+                                        void* info);
+typedef void (*CuptiOwnBufferCompleted)(uint8_t* buffer, size_t size, size_t valid, void* info);
+
 /* The functions used, by X(name, parameters). */
 #define CUPTI_ABI_FUNCTIONS(X)                                                            \
   X(cuptiGetVersion, (uint32_t * version))                                                \
@@ -149,6 +165,23 @@ typedef void (*CuptiBufferCompleted)(void* context, uint32_t stream, uint8_t* bu
   X(cuptiActivityGetNumDroppedRecords, (void* context, uint32_t stream, size_t* dropped)) \
   X(cuptiActivityFlushAll, (uint32_t flag))                                               \
   X(cuptiActivityRegisterTimestampCallback, (CuptiClock clock))
+
+/* All of these, or none is used. */
+#define CUPTI_ABI_SHARED_FUNCTIONS(X)                                                     \
+  X(cuptiSubscribe_v2, (CuptiSubscriber * subscriber, CuptiCallback callback, void* user, \
+                        struct CuptiSubscriberParams* params))                            \
+  X(cuptiActivityRegisterCallbacks_v2,                                                    \
+    (CuptiSubscriber subscriber, CuptiOwnBufferRequested requested,                       \
+     CuptiOwnBufferCompleted completed))                                                  \
+  X(cuptiActivityEnable_v2, (CuptiSubscriber subscriber, uint32_t kind, void* config))    \
+  X(cuptiActivityDisable_v2, (CuptiSubscriber subscriber, uint32_t kind, void* config))   \
+  X(cuptiActivityGetNextRecord_v2,                                                        \
+    (CuptiSubscriber subscriber, uint8_t * buffer, size_t valid, void** record))          \
+  X(cuptiActivityGetNumDroppedRecords_v2,                                                 \
+    (CuptiSubscriber subscriber, void* context, uint32_t stream, size_t* dropped))        \
+  X(cuptiActivitySetAttribute_v2,                                                         \
+    (CuptiSubscriber subscriber, uint32_t attribute, size_t * bytes, void* value))        \
+  X(cuptiGetTimestamp_v2, (CuptiSubscriber subscriber, uint64_t * timestamp))
 
 #ifdef __cplusplus
 } /* extern "C" */

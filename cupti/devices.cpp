@@ -3,6 +3,7 @@
 #include "cupti/cupti.h"
 #include "cupti/libc.h"
 #include "cupti/output.h"
+#include "cupti/probes.h"
 #include "cupti/state.h"
 
 namespace dynprof_cupti {
@@ -45,6 +46,8 @@ Driver find_driver() {
   return driver;
 }
 
+dynprof_gpu_record described[DYNPROF_GPU_MAX_DEVICES];
+
 bool describe(const Driver& driver, std::uint32_t ordinal, dynprof_gpu_record& record) {
   int device = 0;
   char name[256] = "";
@@ -74,7 +77,7 @@ bool describe(const Driver& driver, std::uint32_t ordinal, dynprof_gpu_record& r
 }  // namespace
 
 void note_device(std::uint32_t device) {
-  if (device < 64) seen |= 1ull << device;
+  if (device < DYNPROF_GPU_MAX_DEVICES) seen |= 1ull << device;
 }
 
 void forget_devices() { seen = sent = 0; }
@@ -83,7 +86,8 @@ void replay_devices() { sent = 0; }
 void send_new_devices() {
   if ((seen & ~sent) == 0) return;
   const Driver driver = find_driver();
-  for (std::uint32_t i = 0; i < 64; ++i) {
+  tables().devices = reinterpret_cast<std::uintptr_t>(described);
+  for (std::uint32_t i = 0; i < DYNPROF_GPU_MAX_DEVICES; ++i) {
     const std::uint64_t bit = 1ull << i;
     if ((seen & ~sent & bit) == 0) continue;
     sent |= bit;
@@ -91,7 +95,9 @@ void send_new_devices() {
     record.kind = DYNPROF_GPU_DEVICE;
     record.device = i;
     record.start_ns = record.end_ns = monotonic_ns();
-    if (driver.complete() && describe(driver, i, record)) append(record);
+    if (!driver.complete() || !describe(driver, i, record)) continue;
+    described[i] = record;
+    append(record);
   }
 }
 

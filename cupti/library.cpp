@@ -12,6 +12,7 @@
 #include "cupti/probes.h"
 #include "cupti/session.h"
 #include "cupti/state.h"
+#include "cupti/subscription.h"
 
 namespace dynprof_cupti {
 namespace {
@@ -73,6 +74,7 @@ void report(std::uint32_t code, std::uint32_t detail) {
   worker.reported_code = code;
   worker.reported_detail = detail;
   worker.status_at = monotonic_ns() + kStatusNs;
+  if (code == DYNPROF_GPU_BUSY) send_holder(holder());
   send_status(code, detail, cupti_version(), session_number());
 }
 

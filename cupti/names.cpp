@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cupti/libc.h"
+#include "cupti/probes.h"
 #include "cupti/wire.h"
 
 namespace dynprof_cupti {
@@ -46,6 +47,8 @@ bool Names::create() {
   entries_ = static_cast<Entry*>(map_pages(sizeof(Entry) * kMax));
   if (buckets_ == nullptr || entries_ == nullptr) return false;
   arena_ = static_cast<char*>(map_pages(kArenaBytes));
+  tables().names = reinterpret_cast<std::uintptr_t>(entries_);
+  tables().text = reinterpret_cast<std::uintptr_t>(arena_);
   return arena_ != nullptr;
 }
 
@@ -75,6 +78,7 @@ std::uint32_t Names::add(const char* text, std::uint32_t length, std::uint64_t h
   used_ += length;
   buckets_[bucket] = count + 1;
   count_.store(count + 1, std::memory_order_release);
+  __atomic_store_n(&tables().name_count, count + 1, __ATOMIC_RELEASE);
   return count + 1;
 }
 

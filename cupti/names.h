@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cupti/wire.h"
+
 namespace dynprof_cupti {
 
 class Names {
@@ -24,11 +26,7 @@ class Names {
   std::uint32_t length(std::uint32_t id) const { return entries_[id - 1].length; }
 
  private:
-  struct Entry {
-    std::uint64_t hash;
-    std::uint32_t offset;
-    std::uint32_t length;
-  };
+  using Entry = dynprof_gpu_name_entry;
   static constexpr std::uint32_t kBuckets = 2 * kMax;
 
   std::uint32_t add(const char* text, std::uint32_t length, std::uint64_t hash,

@@ -157,6 +157,13 @@ void drain_ring() {
 
 void replay_names() { names_sent = 0; }
 
+void send_holder(const char* name) {
+  const std::size_t length = strnlen(name, DYNPROF_GPU_MAX_NAME);
+  if (length == 0) return;
+  probe_name(DYNPROF_GPU_HOLDER, name, static_cast<std::uint32_t>(length));
+  write_chunk(DYNPROF_GPU_CHUNK_NAME, DYNPROF_GPU_HOLDER, name, static_cast<std::uint32_t>(length));
+}
+
 void send_status(std::uint32_t code, std::uint32_t detail, std::uint32_t cupti_version,
                  std::uint32_t session) {
   const Counters& counters = state.counters;

@@ -14,6 +14,7 @@ DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_launch_semaphore = 0;
 DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_batch_semaphore = 0;
 DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_name_semaphore = 0;
 DYNPROF_SEMAPHORE volatile unsigned short dynprof_gpu_status_semaphore = 0;
+DYNPROF_SEMAPHORE dynprof_gpu_tables dynprof_gpu_tables_semaphore{};
 }
 
 namespace dynprof_cupti {
@@ -37,6 +38,11 @@ void probe_name(std::uint32_t id, const char* text, std::uint32_t length) {
 
 void probe_status(const dynprof_gpu_status& status) {
   STAP_PROBE4(dynprof, gpu_status, status.code, status.detail, &status, status.bytes);
+}
+
+dynprof_gpu_tables& tables() {
+  STAP_PROBE(dynprof, gpu_tables);
+  return dynprof_gpu_tables_semaphore;
 }
 
 std::uint16_t profilers_attached() { return dynprof_gpu_launch_semaphore; }

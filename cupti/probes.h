@@ -5,6 +5,7 @@
 
 struct dynprof_gpu_record;
 struct dynprof_gpu_status;
+struct dynprof_gpu_tables;
 
 namespace dynprof_cupti {
 
@@ -13,6 +14,9 @@ void probe_launch(std::uint32_t correlation, std::uint32_t call, std::uint64_t s
 void probe_batch(const dynprof_gpu_record* records, std::uint32_t count);
 void probe_name(std::uint32_t id, const char* text, std::uint32_t length);
 void probe_status(const dynprof_gpu_status& status);
+
+// What a profiler may read instead of being sent it.
+dynprof_gpu_tables& tables();
 
 // How many profilers have raised the switch. The kernel writes it.
 std::uint16_t profilers_attached();

@@ -9,6 +9,7 @@
 #include "cupti/libc.h"
 #include "cupti/output.h"
 #include "cupti/state.h"
+#include "cupti/subscription.h"
 
 namespace dynprof_cupti {
 namespace {
@@ -25,8 +26,6 @@ constexpr Kind kKinds[] = {{kCuptiKindConcurrentKernel, true},
                            {kCuptiKindSynchronization, false}};
 constexpr std::uint64_t kFlushEveryNs = 100'000'000;
 
-CuptiSubscriber subscriber = nullptr;
-bool clock_registered = false;
 std::uint32_t version = 0;
 std::uint32_t sessions = 0;
 std::uint64_t flushed_at = 0;
@@ -39,32 +38,21 @@ StartResult failure(CuptiResult result) {
 void enable_calls(std::uint32_t enable) {
   for (std::uint32_t i = 0; i < kTracedCallCount; ++i) {
     const TracedCall& call = kTracedCalls[i];
-    const CuptiResult result =
-        cupti.cuptiEnableCallback(enable, subscriber, call.domain, call.cbid);
+    const CuptiResult result = enable_call(enable, call.domain, call.cbid);
     if (enable && result != kCuptiSuccess)
       state.counters.refused_calls.fetch_add(1, std::memory_order_relaxed);
   }
 }
 
 void disable_kinds() {
-  for (const Kind& kind : kKinds) cupti.cuptiActivityDisable(kind.kind);
-}
-
-// A clock once registered stays; each further registration spoils records (PyTorch issue 192021).
-CuptiResult register_clock() {
-  if (clock_registered) return kCuptiSuccess;
-  const CuptiResult result = cupti.cuptiActivityRegisterTimestampCallback(monotonic_ns);
-  clock_registered = result == kCuptiSuccess;
-  return result;
+  for (const Kind& kind : kKinds) disable_kind(kind.kind);
 }
 
 CuptiResult enable_activity() {
-  if (CuptiResult result = register_clock(); result != kCuptiSuccess) return result;
-  CuptiResult result =
-      cupti.cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);
+  CuptiResult result = prepare_activity();
   for (const Kind& kind : kKinds) {
     if (result != kCuptiSuccess) break;
-    const CuptiResult enabled = cupti.cuptiActivityEnable(kind.kind);
+    const CuptiResult enabled = enable_kind(kind.kind);
     if (kind.needed) result = enabled;
   }
   return result;
@@ -83,11 +71,6 @@ void begin_collecting() {
 void end_collecting() {
   state.session.store(0, std::memory_order_release);
   state.collecting.store(false, std::memory_order_release);
-}
-
-void unsubscribe() {
-  cupti.cuptiUnsubscribe(subscriber);
-  subscriber = nullptr;
 }
 
 // The last records may still be on their way into the ring.
@@ -113,7 +96,7 @@ StartResult start_session(void (*about_to_subscribe)()) {
   if (result != kCuptiSuccess) return failure(result);
   if (version < kOldestCupti) return {DYNPROF_GPU_TOO_OLD, version};
   // May take seconds on a busy machine.
-  result = cupti.cuptiSubscribe(&subscriber, on_call, nullptr);
+  result = subscribe(on_call);
   if (result != kCuptiSuccess) return failure(result);
   begin_collecting();
   result = enable_activity();
@@ -130,7 +113,7 @@ StartResult start_session(void (*about_to_subscribe)()) {
 
 void stop_session() {
   enable_calls(0);
-  if (lent_buffers() > 0) cupti.cuptiActivityFlushAll(kCuptiFlushForced);
+  if (lent_buffers() > 0) flush(true);
   disable_kinds();
   unsubscribe();
   // No cuptiFinalize: CUDA graphs do not survive it (PyTorch pull request 150957).
@@ -144,7 +127,8 @@ void run_session() {
   drain_ring();
   const std::uint64_t now = monotonic_ns();
   if (now - flushed_at >= kFlushEveryNs && lent_buffers() > 0) {
-    cupti.cuptiActivityFlushAll(0);
+    measure_clock();
+    flush(false);
     flushed_at = now;
   }
   send_new_devices();

@@ -17,7 +17,9 @@
  * The semaphore of gpu_launch is the switch. To attach: gpu_status, gpu_name, gpu_batch, then
  * gpu_launch. To detach: gpu_launch first, wait for DYNPROF_GPU_OFF, then the others. The kernel
  * lowers a dead profiler's semaphores, and the library goes off by itself. A second profiler that
- * raises the semaphore further gets names, devices and status anew; the first one sees them twice. */
+ * raises the semaphore further gets names, devices and status anew; the first one sees them twice. Linux
+ * raises it once however many profilers there are: such a profiler reads names and devices from the
+ * process's memory, where they stay (struct dynprof_gpu_tables). */
 #ifndef DYNPROF_CUPTI_WIRE_H
 #define DYNPROF_CUPTI_WIRE_H
 
@@ -31,6 +33,8 @@
 #define DYNPROF_GPU_RECORD_BYTES 128
 #define DYNPROF_GPU_MAX_BATCH 127 /* with a header of up to 128 bytes it fits into 16 KiB */
 #define DYNPROF_GPU_MAX_NAME 4095 /* longer names are cut */
+/* The id of a name that is not of a record: who has CUPTI, sent before the status DYNPROF_GPU_BUSY where it is known. */
+#define DYNPROF_GPU_HOLDER 0xffffffffu
 
 /* CUPTI's domains: 1 driver, 2 runtime; numbers of calls are CUPTI's callback ids. */
 #define DYNPROF_GPU_DRIVER 1
@@ -171,6 +175,25 @@ struct dynprof_gpu_status {
   __u32 pad[4];
 };
 DYNPROF_GPU_ASSERT_SIZE(dynprof_gpu_status, 128);
+
+/* The names and devices so far. It lies where the note of the USDT probe gpu_tables has its semaphore; that probe never
+ * fires. */
+struct dynprof_gpu_name_entry {
+  __u64 hash;
+  __u32 offset; /* from dynprof_gpu_tables.text */
+  __u32 length;
+};
+#define DYNPROF_GPU_MAX_DEVICES 64
+struct dynprof_gpu_tables {
+  __u64 names; /* the address of struct dynprof_gpu_name_entry[name_count]: of id 1, 2 ... */
+  __u64 text;  /* of the texts */
+  __u64
+      devices; /* of struct dynprof_gpu_record[DYNPROF_GPU_MAX_DEVICES]; kind 0: none of this number yet */
+  __u32 name_count;
+  __u32 pad;
+};
+DYNPROF_GPU_ASSERT_SIZE(dynprof_gpu_name_entry, 16);
+DYNPROF_GPU_ASSERT_SIZE(dynprof_gpu_tables, 32);
 
 /* The dump file: dynprof_gpu_file, then chunks: a dynprof_gpu_chunk and its bytes. A truncated tail is
  * normal: the process was killed. */

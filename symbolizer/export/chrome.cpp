@@ -132,7 +132,7 @@ class Trace {
     }
     file_.begin(rows);
     if (whole_) write_operator_rows(shared, file_);
-    if (whole_ && !one_process_) write_gpu_rows(shared, file_);
+    if (whole_) write_gpu_rows(shared, file_);
     if (whole_ && !one_process_) write_process_rows(shared, file_);
   }
 
@@ -155,7 +155,7 @@ class Trace {
     }
     if (!file_.failed()) exact_.write(file_);
     if (whole_ && !file_.failed()) write_annotations(shared_, file_);
-    if (whole_ && !one_process_ && !file_.failed()) write_gpu_slices(shared_, file_);
+    if (whole_ && !file_.failed()) write_gpu_slices(shared_, file_);
     if (whole_ && !one_process_ && !file_.failed()) write_process_slices(shared_, file_);
     return file_.finish();
   }

@@ -18,7 +18,7 @@ constexpr std::int64_t kSortBase = 5'000'000;
 void write_gpu_rows(TraceShared& shared, TraceFile& file) {
   if (shared.gpu.items().empty()) return;
   JsonWriter& json = file.json();
-  const GpuRows rows(shared);
+  const GpuRows rows(shared, file);
   std::set<std::int32_t> named;
   for (const auto& [pid, tid] : rows.rows()) {
     if (named.insert(pid).second) {

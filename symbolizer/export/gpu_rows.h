@@ -16,13 +16,14 @@ namespace dynprof {
 inline constexpr std::int32_t kDevicesPerProcess = 64;
 inline constexpr std::int64_t kSyncRowBase = 1'000'000;
 
-// Which rows there are, and what Kineto calls them.
+// Which rows there are in this file, and what Kineto calls them.
 class GpuRows {
  public:
-  explicit GpuRows(const TraceShared& shared) {
-    add_process(shared.attribution.main_pid());
+  GpuRows(const TraceShared& shared, const TraceFile& file) {
+    if (file.shows(shared.attribution.main_pid())) add_process(shared.attribution.main_pid());
     for (const GpuItem& item : shared.gpu.items()) {
       const dynprof_gpu_record& record = item.row->record;
+      if (!file.shows(item.row->pid)) continue;
       add_process(item.row->pid);
       if (record.device < kDevicesPerProcess)
         device_of_context_.try_emplace({item.row->pid, record.context}, record.device);
@@ -39,6 +40,7 @@ class GpuRows {
   // Nothing where the device is not known: the wait of a call that waits for all.
   std::optional<Place> find(const GpuRecord& row) const {
     const dynprof_gpu_record& record = row.record;
+    if (!processes_.contains(row.pid)) return std::nullopt;  // in another file
     std::uint32_t device = record.device;
     std::int64_t tid = record.stream;
     if (record.kind == DYNPROF_GPU_SYNC) {

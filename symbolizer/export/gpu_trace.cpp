@@ -50,7 +50,9 @@ void triple(JsonWriter& json, const char* name, const std::int32_t (&sizes)[3]) 
 class GpuSlices {
  public:
   GpuSlices(TraceShared& shared, TraceFile& file)
-      : shared_(shared), file_(file), json_(file.json()), rows_(shared) {}
+      : shared_(shared), file_(file), json_(file.json()), rows_(shared, file) {
+    for (const auto& [pid, tid] : rows_.rows()) file.show_device(pid);
+  }
 
   void write() {
     write_calls();

@@ -96,7 +96,11 @@ class TraceFile {
   TraceFile(TraceShared& shared, std::unique_ptr<ByteSink> sink, std::uint64_t grain_ns = 0,
             const TraceWindow& window = {});
   bool failed() const { return json_.failed(); }
-  bool shows(std::int32_t pid) const { return window_.pid == 0 || window_.pid == pid; }
+  bool shows(std::int32_t pid) const {
+    return window_.pid == 0 || window_.pid == pid || devices_.contains(pid);
+  }
+  // A GPU's rows have its number for a pid.
+  void show_device(std::int32_t pid) { devices_.insert(pid); }
   // Everything up to the first slice; only these rows may be drawn.
   void begin(std::span<const TraceRow> rows);
   void frame(const TraceRow& row, const FrameSlice& slice);
@@ -147,6 +151,7 @@ class TraceFile {
   std::set<std::int32_t> named_;  // processes
   std::uint64_t grain_ns_;
   TraceWindow window_;
+  std::set<std::int32_t> devices_;
   SliceMerger merger_;
 };
 

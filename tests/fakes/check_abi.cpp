@@ -87,6 +87,27 @@ SAME(CuptiCallbackData, context_uid, CUpti_CallbackData, contextUid);
 SAME(CuptiCallbackData, correlation_data, CUpti_CallbackData, correlationData);
 SAME(CuptiCallbackData, correlation_id, CUpti_CallbackData, correlationId);
 
+#if CUPTI_API_VERSION >= 130400
+SAME_KERNEL(CUpti_ActivityKernel13);
+SAME_LATE_KERNEL(CUpti_ActivityKernel13);
+SAME(CuptiSubscriberParams, bytes, CUpti_SubscriberParams, structSize);
+SAME(CuptiSubscriberParams, name, CUpti_SubscriberParams, subscriberName);
+SAME(CuptiSubscriberParams, holder, CUpti_SubscriberParams, oldSubscriberName);
+SAME(CuptiSubscriberParams, holder_bytes, CUpti_SubscriberParams, oldSubscriberSize);
+SAME(CuptiSubscriberParams, allow_several, CUpti_SubscriberParams, allowMultipleSubscribers);
+static_assert(sizeof(CuptiSubscriberParams) == CUpti_SubscriberParams_STRUCT_SIZE);
+static_assert(kCuptiClockAttribute == CUPTI_ACTIVITY_ATTR_TIMESTAMP_CALLBACK);
+static_assert(__is_same(decltype(&cuptiGetTimestamp_v2),
+                        CUptiResult (*)(CUpti_SubscriberHandle, uint64_t*)));
+static_assert(__is_same(decltype(&cuptiActivityGetNextRecord_v2),
+                        CUptiResult (*)(CUpti_SubscriberHandle, uint8_t*, size_t,
+                                        CUpti_Activity**)));
+static_assert(__is_same(decltype(&cuptiActivitySetAttribute_v2),
+                        CUptiResult (*)(CUpti_SubscriberHandle, CUpti_ActivityAttribute, size_t*,
+                                        void*)));
+#endif
+
+static_assert(kCuptiNotSupported == CUPTI_ERROR_NOT_SUPPORTED);
 static_assert(kCuptiMaxLimitReached == CUPTI_ERROR_MAX_LIMIT_REACHED);
 static_assert(kCuptiMultipleSubscribers == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
 static_assert(kCuptiKindMemcpy == CUPTI_ACTIVITY_KIND_MEMCPY);

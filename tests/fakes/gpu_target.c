@@ -7,6 +7,8 @@
  *   background THREADS PAUSE_US   as storm, until the end of the program
  *   fork N      a child launches N and exits; what became of it
  *   second on|off      another CUPTI client
+ *   share NAME | alone NAME   a CUPTI client of this name that records kernels, and allows others or does not
+ *   leave       it ends; how many kernels it was told of
  *   empty       subscribes a CUPTI client whose callbacks do nothing
  *   log PATH    the driver's own log of what happened
  *   bench N     ns per launch
@@ -118,6 +120,52 @@ static int unsubscribe(void) {
   return end(other);
 }
 
+/* One of several, from CUDA 13.3 on. */
+static CuptiSubscriber sharing;
+static _Atomic(long) shared_kernels;
+
+static void lend_own(uint8_t** buffer, size_t* size, size_t* records, void* info) {
+  (void)info;
+  lend(buffer, size, records);
+}
+static void take_back_own(uint8_t* buffer, size_t size, size_t valid, void* info) {
+  (void)size, (void)info;
+  CuptiResult (*next)(CuptiSubscriber, uint8_t*, size_t, void**);
+  *(void**)&next = dlsym(cupti, "cuptiActivityGetNextRecord_v2");
+  for (void* record = NULL; next(sharing, buffer, valid, &record) == kCuptiSuccess;)
+    ++shared_kernels;
+  free(buffer);
+}
+
+static int share(const char* name, uint8_t allow_several) {
+  CuptiResult (*subscribe_to)(CuptiSubscriber*, CuptiCallback, void*,
+                              struct CuptiSubscriberParams*);
+  CuptiResult (*activity)(CuptiSubscriber, uint32_t, void*);
+  CuptiResult (*callbacks)(CuptiSubscriber, CuptiOwnBufferRequested, CuptiOwnBufferCompleted);
+  *(void**)&subscribe_to = dlsym(cupti, "cuptiSubscribe_v2");
+  *(void**)&activity = dlsym(cupti, "cuptiActivityEnable_v2");
+  *(void**)&callbacks = dlsym(cupti, "cuptiActivityRegisterCallbacks_v2");
+  struct CuptiSubscriberParams wanted = {
+      .bytes = sizeof wanted, .name = name, .allow_several = allow_several};
+  const CuptiResult result = subscribe_to(&sharing, ignore_call, NULL, &wanted);
+  if (result) return result;
+  callbacks(sharing, lend_own, take_back_own);
+  return activity(sharing, kCuptiKindConcurrentKernel, NULL);
+}
+
+static long leave(void) {
+  CuptiResult (*end)(CuptiSubscriber);
+  CuptiResult (*flush)(uint32_t);
+  CuptiResult (*disable)(CuptiSubscriber, uint32_t, void*);
+  *(void**)&end = dlsym(cupti, "cuptiUnsubscribe");
+  *(void**)&flush = dlsym(cupti, "cuptiActivityFlushAll");
+  *(void**)&disable = dlsym(cupti, "cuptiActivityDisable_v2");
+  flush(0);
+  disable(sharing, kCuptiKindConcurrentKernel, NULL);
+  end(sharing);
+  return shared_kernels;
+}
+
 /* ---- verbs ---- */
 
 static void launch_names(long count) {
@@ -209,6 +257,10 @@ static void obey(const char* line) {
     a = launch_in_child(a);
   else if (IS("second"))
     a = !strcmp(word, "on") ? subscribe(0) : unsubscribe();
+  else if (IS("share") || IS("alone"))
+    a = share(word, IS("share"));
+  else if (IS("leave"))
+    a = leave();
   else if (IS("empty"))
     a = subscribe(1);
   else if (IS("log"))

@@ -104,6 +104,7 @@ def check_loaded(target, row, what):
 
 
 def load_once(python, kind, folder, row, chance, stops):
+    """Whether it was cancelled."""
     target = Target(python, kind, folder)
     what = f"{python} {kind}"
     time.sleep(chance.uniform(0, 0.03))
@@ -118,12 +119,14 @@ def load_once(python, kind, folder, row, chance, stops):
     if answer["loaded"]:
         stops.append(answer["stopped_ns"])
         check_loaded(target, row, what)
-    elif kind != "input" or "ran no Python code" not in answer["error"]:
+    cancelled = not answer["loaded"] and "ran no Python code" in answer["error"]
+    if not answer["loaded"] and not (cancelled and kind == "input"):
         row.fail(f"{what}: not loaded: {answer}\n{target.job.err[-1000:]}")
     if changed := changed_code(target.pid):
         row.fail(f"{what}: changed code: {changed}")
     if problem := target.end():
         row.harm(f"{what}: {problem}")
+    return cancelled
 
 
 def kill_once(python, kind, folder, row, chance, loaded, seconds):
@@ -146,7 +149,8 @@ def kill_once(python, kind, folder, row, chance, loaded, seconds):
             row.fail(f"{what}: not loaded afterwards: {out}{err}\n{target.job.err[-1000:]}")
         loaded["by the next one"] += 1
     for folder_left in folders() - before:  # a program that is killed cannot remove it
-        shutil.rmtree(folder_left, ignore_errors=True)
+        if is_of(folder_left, target.pid):
+            shutil.rmtree(folder_left, ignore_errors=True)
     if target.left():
         row.fail(f"{what}: mapped: {target.left()}")
     if problem := target.end():
@@ -156,6 +160,17 @@ def kill_once(python, kind, folder, row, chance, loaded, seconds):
 def folders():
     """Those with the scripts of loading programs."""
     return set(Path("/tmp").glob("dynprof-bpf-" + "[0-9a-f]" * 16))
+
+
+def is_of(folder, pid):
+    """Not of a loading program of another suite that runs at the same time."""
+    try:
+        script = folder / "load.py"
+        if script.exists():
+            return f"os.getpid() != {pid}:" in script.read_text()
+        return time.time() - folder.stat().st_mtime > 1
+    except OSError:
+        return False
 
 
 def spread(stops):
@@ -170,13 +185,14 @@ def spread(stops):
 def run(python, kind, times, folder, seed=None):
     row = Row(f"attach: {python} {kind}", times)
     chance = random.Random(f"{seed} {python} {kind}")
-    began, stops = time.monotonic(), []
+    began, stops, cancelled = time.monotonic(), [], 0
     for count in range(times):
-        load_once(python, kind, Path(folder) / f"{python.minor[1]}-{python.shared}-{kind}-{count}", row, chance, stops)
+        place = Path(folder) / f"{python.minor[1]}-{python.shared}-{kind}-{count}"
+        cancelled += load_once(python, kind, place, row, chance, stops)
         if row.harmed or len(row.failed) > 5:
             break
     row.seconds = time.monotonic() - began
-    row.note = f"{len(stops)} loaded; {spread(stops)}"
+    row.note = f"{len(stops)} loaded, {cancelled} cancelled; {spread(stops)}"
     return row
 
 

@@ -9,6 +9,8 @@ line is answered by `did n VERB`:
 
     init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit
+    alone NAME           another CUPTI client of this name, which allows no other
+    load PATH            maps a library
     background COUNT     so many threads launch until the end
     fork N               a child launches N and exits; `bad N` comes first if it could not
 
@@ -40,6 +42,16 @@ class Graph(ctypes.Structure):
     ]
 
 
+class SubscriberParams(ctypes.Structure):
+    _fields_ = [
+        ("bytes", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("holder", ctypes.c_char_p),
+        ("holder_bytes", ctypes.c_size_t),
+        ("allow_several", ctypes.c_uint8),
+    ]
+
+
 class Cuda:
     def __init__(self, folder, cupti=True):
         self.driver = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), ctypes.RTLD_GLOBAL)
@@ -55,13 +67,19 @@ class Cuda:
         self.driver.cuInit(0)
         self.driver.fake_cuda_log("FAKE_CUDA_NO_LOG" not in os.environ)
 
-    def subscribe(self):
-        """Another CUPTI client, as Nsight or torch.profiler is."""
+    def subscribe(self, name=None):
+        """Another CUPTI client, as Nsight or torch.profiler is. One with a name is one of CUDA 13.3."""
         self.subscriber = ctypes.c_void_p()
         self.ignore = ctypes.CFUNCTYPE(
             None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p
         )(lambda *_: None)
-        self.cupti.cuptiSubscribe(ctypes.byref(self.subscriber), self.ignore, None)
+        if name:
+            wanted = SubscriberParams(ctypes.sizeof(SubscriberParams), name.encode())
+            self.cupti.cuptiSubscribe_v2(
+                ctypes.byref(self.subscriber), self.ignore, None, ctypes.byref(wanted)
+            )
+        else:
+            self.cupti.cuptiSubscribe(ctypes.byref(self.subscriber), self.ignore, None)
 
     def unsubscribe(self):
         self.cupti.cuptiUnsubscribe(self.subscriber)
@@ -217,6 +235,10 @@ def main():
                 cuda.runtime.cudaMemcpyAsync(None, None, ctypes.c_size_t(4096), 1 + i % 3, None)
         elif verb == "subscribe":
             cuda.subscribe()
+        elif verb == "alone":
+            cuda.subscribe(words[0])
+        elif verb == "load":
+            ctypes.CDLL(words[0])
         elif verb == "unsubscribe":
             cuda.unsubscribe()
         elif verb == "sync":

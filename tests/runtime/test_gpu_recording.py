@@ -171,7 +171,7 @@ def test_a_busy_cupti_is_reported_once_and_tried_again(dynprof, spawn, tmp_path,
     job = start_job(spawn, venv_python)
     tell(job, "subscribe")
     run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
-    run.wait_for_err(r"another CUPTI client is active \(39\)")
+    run.wait_for_err(r"another CUPTI client is active \(39\): Nsight, cuda-gdb or another profiler")
     tell(job, "launch 5")
     tell(job, "unsubscribe")
     run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)

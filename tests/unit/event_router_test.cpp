@@ -70,7 +70,7 @@ class EventRouterTest : public ::testing::Test {
   ProcessTable processes{{}, kernel};
   Targets targets;
   ProcessLives lives{true};
-  GpuCollector gpu{GpuMode::kAuto, kernel, [](const std::string&) {}};
+  GpuCollector gpu{GpuOptions(), {}, kernel, [](const std::string&) {}};
   FakeOffCpu off_cpu;
   SessionLosses losses;
   std::vector<std::string> shown;

@@ -17,9 +17,10 @@ class RecordingLoopTest : public ::testing::Test {
  protected:
   RecordingLoopTest() {
     options.native = options.off_cpu = false;
-    options.gpu = GpuMode::kOff;
+    options.gpu.mode = GpuMode::kOff;
     sources.kernel = std::move(owned_kernel);
-    sources.gpu = std::make_unique<GpuCollector>(GpuMode::kOff, kernel, [](const std::string&) {});
+    sources.gpu = std::make_unique<GpuCollector>(options.gpu, options.targets, kernel,
+                                                 [](const std::string&) {});
     sources.sampling = CpuSampling({.online = [] { return std::vector<int>(); },
                                     .open = [](int) { return Result<UniqueFd>(error("no CPU")); },
                                     .attach = [](UniqueFd) { return Result<Link>(error("")); }});

@@ -8,6 +8,7 @@
 #include "symbolizer/base/amounts.h"
 #include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
+#include "user/cli/gpu_question.h"
 #include "user/cli/launch.h"
 #include "user/cli/output_directory.h"
 #include "user/cli/outputs.h"
@@ -125,6 +126,8 @@ int run_record(const CommandLine& line, const std::string& shown_command) {
     end_stuck(sentence, stuck_output.load());
   });
   ReadingProcess::of_program().prepare();
+  if (!line.quiet && asked_to_load_library(session_options))
+    session_options.gpu.mode = GpuMode::kOn;
   auto session = Session::prepare(session_options, hooks);
   if (!session) return fail(session.error());
   auto directory = OutputDirectory::create(

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "symbolizer/export/export.h"
+#include "user/cli/gpu_arguments.h"
 #include "user/cli/nearest_word.h"
 #include "user/cli/pid_list.h"
 #include "user/cli/standard_streams.h"
@@ -28,7 +29,8 @@ constexpr const char* kDescription =
 struct RawOptions {
   std::string pid, duration, max_size, max_trace_size, off_cpu_threshold, table_memory;
   std::string from, to, split;
-  std::string event = "cpu-clock", gpu = "auto";
+  std::string event = "cpu-clock";
+  GpuTexts gpu;
   long long frequency = kDefaultFrequencyHz;
   bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
        no_direct_map = false;
@@ -82,9 +84,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--max-size", raw.max_size, "stop when the recording is this large: 500M")
       ->type_name("SIZE");
   add_trace_size(*verb, raw);
-  verb->add_option("--gpu", raw.gpu,
-                   "GPU work: auto (default), on (loads the library into the process), off")
-      ->type_name("MODE");
+  add_gpu_options(*verb, raw.gpu);
   verb->add_flag("--no-children", raw.no_children, "do not follow child processes");
   verb->add_flag("--passive", line.record.session.passive,
                  "change nothing in the target: only sample it and read its memory");
@@ -167,7 +167,8 @@ void add_export(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("--from", raw.from, "chrome: only from this time of the recording on: 10s")
       ->type_name("TIME");
   verb->add_option("--to", raw.to, "chrome: only until then: 20s")->type_name("TIME");
-  verb->add_option("--split", raw.split, "chrome: -o DIR, a file per rank and so much time: 30s")
+  verb->add_option("--split", raw.split,
+                   "chrome: -o DIR, a file per rank and so much time: 30s; rank: per rank")
       ->type_name("TIME");
   verb->add_flag("--cpu", line.exports.cpu_only,
                  "profiles of compiles in CPU time, not in wall time");
@@ -284,15 +285,7 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
     line.record.session.event = SamplingEvent::kCycles;
   else if (raw.event != "cpu-clock")
     return usage_error(fmt::format("unknown event '{}'", raw.event), "-e cpu-clock or -e cycles");
-  if (raw.gpu == "on")
-    line.record.session.gpu = GpuMode::kOn;
-  else if (raw.gpu == "off")
-    line.record.session.gpu = GpuMode::kOff;
-  else if (raw.gpu != "auto")
-    return usage_error(fmt::format("--gpu {}: no such mode", raw.gpu), "--gpu auto, on or off");
-  if (line.record.session.passive && raw.gpu == "on")
-    return usage_error("--gpu on needs probes in the target, which --passive does not set",
-                       "leave out one of the two");
+  TRY(finish_gpu_options(raw.gpu, line.record.session));
   line.record.session.children = !raw.no_children;
   line.record.session.watchpoints = !raw.no_watchpoints;
   line.record.session.direct_map = !raw.no_direct_map;

@@ -50,6 +50,7 @@ struct ExportOptions {
   std::vector<std::string> user_code;  // packages, of html
   TraceWindow window;                  // of a chrome trace
   std::uint64_t split_ns = 0;          // into parts of this length; 0: one file
+  bool split_ranks = false;            // into a file for each rank alone
 };
 
 struct CompareOptions {

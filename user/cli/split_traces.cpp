@@ -25,22 +25,29 @@ struct Part {
   TraceWindow window;
 };
 
+// "rank1-00000.000s-00030.000s.trace.json.gz"; "rank1.trace.json.gz" where there is one for each rank.
+std::string file_name(const std::string& rank, std::uint64_t from_ns, std::uint64_t to_ns,
+                      bool all_time) {
+  if (all_time) return (rank.empty() ? "" : rank + ".") + "trace.json.gz";
+  return fmt::format("{}{:09.3f}s-{:09.3f}s.trace.json.gz", rank.empty() ? "" : rank + "-",
+                     static_cast<double>(from_ns) / 1e9, static_cast<double>(to_ns) / 1e9);
+}
+
 // Of each rank, or of everything together where there are none; by time.
 std::vector<Part> parts_of(const Attribution& attribution, const ExportOptions& options) {
   std::vector<std::pair<std::string, std::int32_t>> processes;
   for (const auto& [pid, rank] : attribution.ranks())
-    processes.emplace_back(sanitize_file_component("rank" + rank) + "-", pid);
+    processes.emplace_back(sanitize_file_component("rank" + rank), pid);
   if (processes.empty()) processes.emplace_back("", 0);
   const Recording& recording = attribution.recording();
   const std::uint64_t start_ns = recording.meta().start_ns;
   const std::uint64_t length_ns = std::max(recording.trailer().end_ns, start_ns + 1) - start_ns;
   const std::uint64_t end_ns = std::min(options.window.to_ns, length_ns);
   std::vector<Part> parts;
-  for (std::uint64_t at = options.window.from_ns; at < end_ns; at += options.split_ns) {
-    const std::uint64_t until = std::min(end_ns, at + options.split_ns);
-    for (const auto& [prefix, pid] : processes)
-      parts.push_back({fmt::format("{}{:09.3f}s-{:09.3f}s.trace.json.gz", prefix,
-                                   static_cast<double>(at) / 1e9, static_cast<double>(until) / 1e9),
+  for (std::uint64_t at = options.window.from_ns, until = at; at < end_ns; at = until) {
+    until = options.split_ns < end_ns - at ? at + options.split_ns : end_ns;
+    for (const auto& [rank, pid] : processes)
+      parts.push_back({file_name(rank, at, until, options.split_ranks),
                        // The last has what was open when the recording ended.
                        {at, until == length_ns ? options.window.to_ns : until, pid}});
     if (parts.size() > kMostFiles) break;

@@ -54,7 +54,12 @@ Result<void> finish_window(const WindowTexts& texts, ExportOptions& exports) {
   if (exports.window.from_ns >= exports.window.to_ns)
     return usage_error("--to is not after --from", "for example --from 10s --to 20s");
   if (texts.split.empty()) return {};
-  ASSIGN_OR_RETURN(exports.split_ns, parse_duration(texts.split));
+  if (texts.split == "rank") {
+    exports.split_ns = UINT64_MAX;
+    exports.split_ranks = true;
+  } else {
+    ASSIGN_OR_RETURN(exports.split_ns, parse_duration(texts.split));
+  }
   if (exports.split_ns < 1'000'000)
     return usage_error("--split is less than a millisecond", "for example --split 30s");
   if (exports.output == "-" || !exports.symbols.empty())

@@ -9,7 +9,6 @@
 #include "symbolizer/attribution/gpu_work.h"
 #include "user/gpu/gpu_view.h"
 #include "user/gpu/library_path.h"
-#include "user/inject/load_library.h"
 #include "user/kernel/event_view.h"
 
 namespace dynprof {
@@ -20,65 +19,71 @@ constexpr std::uint64_t kSoonNs = 100'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kSoonLooks = 50;
 
-// In a process that was forked the library is mapped, but its thread is not there.
-bool library_runs(pid_t pid) {
-  auto threads = list_threads(pid);
-  return threads && std::any_of(threads->begin(), threads->end(),
-                                [&](pid_t tid) { return read_comm(pid, tid) == "dynprof-gpu"; });
-}
-
-CudaMappings cuda_of(pid_t pid) {
-  auto mappings = read_mappings(pid);
-  if (!mappings) return {};
-  CudaMappings cuda = find_cuda(*mappings);
-  if (cuda.library && !library_runs(pid)) cuda = {};
-  return cuda;
-}
-
-std::string loaded_note(pid_t pid, const Loaded& loaded) {
-  std::string text =
-      fmt::format("libdynprof_cupti.so was loaded into process {} {}", pid, loaded.how);
-  if (loaded.stopped_ns != 0)
-    text += fmt::format("; its main thread was stopped for {:.2f} ms",
-                        static_cast<double>(loaded.stopped_ns) / 1e6);
-  return text;
-}
-
 }  // namespace
 
-Result<void> GpuCollector::load_libraries(const std::vector<pid_t>& targets,
+GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& targets,
+                           KernelSide& kernel, Note note)
+    : mode_(options.mode), targets_(targets), kernel_side_(kernel), note_(std::move(note)) {
+  if (mode_ == GpuMode::kOn && !targets_.empty())
+    loader_ = std::make_unique<LibraryLoader>(options.ranks, targets_);
+}
+
+Result<void> GpuCollector::load_libraries(bool children,
                                           const std::function<bool()>& stop_requested) {
-  if (mode_ != GpuMode::kOn) return {};
-  for (pid_t pid : targets) {
-    const CudaMappings cuda = cuda_of(pid);
-    if (cuda.library) continue;
-    if (cuda.best() == GpuTier::kNone)
-      return error(
-          fmt::format("--gpu on: process {} uses neither CUDA nor libdynprof_cupti.so", pid),
-          fmt::format("start the job with CUDA_INJECTION64_PATH={}, or record once it "
-                      "uses CUDA",
-                      gpu_library_path()));
-    const auto loaded =
-        load_into_python(pid, gpu_library_path(), {.stop_requested = stop_requested});
-    if (loaded) {
-      note_(loaded_note(pid, *loaded));
-      continue;
-    }
-    processes_.try_emplace(pid, pid).first->second.without_library = true;
-    note_(fmt::format("libdynprof_cupti.so was not loaded into process {}: {}", pid,
-                      loaded.error().what));
+  if (!loader_) return {};
+  children_ = children;
+  std::vector<pid_t> pids;
+  for (const pid_t target : targets_) {
+    const CudaUse use = find_cuda_use(target, children);
+    if (!use.any)
+      return error(fmt::format("--gpu on: neither process {} nor a child of it uses CUDA or has "
+                               "libdynprof_cupti.so",
+                               target),
+                   fmt::format("start the job with CUDA_INJECTION64_PATH={}, or record once it "
+                               "uses CUDA",
+                               gpu_library_path()));
+    pids.insert(pids.end(), use.without_library.begin(), use.without_library.end());
   }
+  for (const pid_t pid : pids) {
+    if (followed(pid).asked || !loader_->wants(pid))
+      continue;  // it can be the child of two targets
+    while (!loader_->begin(pid)) note_loads(loader_->wait(stop_requested));
+    followed(pid).asked = true;
+  }
+  note_loads(loader_->wait(stop_requested));
   return {};
+}
+
+void GpuCollector::note_loads(const std::vector<LibraryLoader::Outcome>& outcomes) {
+  for (const auto& [pid, text, loaded] : outcomes) {
+    note_(text);
+    if (const auto at = processes_.find(pid); at != processes_.end() && !loaded)
+      at->second.without_library = true;
+  }
+}
+
+// With --gpu on: the library is being loaded, or will be once the process uses CUDA.
+bool GpuCollector::awaits_library(pid_t pid, Followed& followed, const CudaMappings& cuda) {
+  if (!loader_ || cuda.library || followed.without_library) return false;
+  if (!cuda.driver) return true;
+  if (!followed.asked && !loader_->wants(pid)) followed.without_library = true;
+  if (!followed.asked && !followed.without_library) followed.asked = loader_->begin(pid);
+  return !followed.without_library;
 }
 
 void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
   if (mode_ == GpuMode::kOff) return;
-  Followed& followed = processes_.try_emplace(pid, pid).first->second;
-  if (followed.failed || followed.gpu.tier() == GpuTier::kLibrary || now_ns < followed.next_look_ns)
+  if (loader_) note_loads(loader_->take());
+  Followed& process = followed(pid);
+  if (process.failed || process.gpu.tier() == GpuTier::kLibrary || now_ns < process.next_look_ns)
     return;
-  followed.next_look_ns = now_ns + (followed.looks++ < kSoonLooks ? kSoonNs : kLaterNs);
+  process.next_look_ns = now_ns + (process.looks++ < kSoonLooks ? kSoonNs : kLaterNs);
   const CudaMappings cuda = cuda_of(pid);
-  if (cuda.best() > followed.gpu.tier()) attach(pid, followed, cuda);
+  if (cuda.best() <= process.gpu.tier()) return;
+  if (cuda.driver && is_copy_of_cuda_process(pid))
+    process.failed = true;
+  else if (!awaits_library(pid, process, cuda))
+    attach(pid, process, cuda);
 }
 
 void GpuCollector::forget(pid_t pid) {
@@ -95,7 +100,6 @@ bool GpuCollector::traces(pid_t pid) const {
 
 void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cuda) {
   const GpuTier tier = cuda.best();
-  if (mode_ == GpuMode::kOn && tier != GpuTier::kLibrary && !followed.without_library) return;
   auto failed = [&](const Error& failure) {
     followed.failed = true;
     note_(fmt::format("GPU work of process {} is not recorded: {}", pid, failure.what));
@@ -118,6 +122,7 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
 
 bool GpuCollector::probes_settled(pid_t pid) {
   if (mode_ == GpuMode::kOff) return true;
+  if (loader_ && children_) return false;  // one may use CUDA at any time
   const auto at = processes_.find(pid);
   if (at != processes_.end() && (at->second.failed || at->second.gpu.tier() == GpuTier::kLibrary))
     return true;
@@ -127,6 +132,12 @@ bool GpuCollector::probes_settled(pid_t pid) {
 
 // What the events of one process need; during one call.
 struct GpuCollector::Receiver {
+  void write(const dynprof_gpu_record& record) {
+    GpuRecord row{process.pid(), record};
+    row.record.name = gpu.name(record.name, writer);
+    writer.gpu_record(row);
+  }
+
   GpuCollector& collector;
   GpuProcess& gpu;
   FollowedProcess& process;
@@ -136,7 +147,12 @@ struct GpuCollector::Receiver {
   void on(const SampleView& launch);
   void on(const dp_gpu_stub& stub) { gpu.stub(stub.header.tid, stub.function, stub.sp); }
   void on(const GpuBatch& batch);
-  void on(const GpuName& name) { gpu.name(name.id, writer.string(name.text)); }
+  void on(const GpuName& name) {
+    if (name.id == DYNPROF_GPU_HOLDER)
+      gpu.holder(name.text);
+    else
+      gpu.name(name.id, writer.string(name.text));
+  }
   void on(const dynprof_gpu_status& status) {
     if (std::string line = gpu.on_status(status); !line.empty()) collector.note_(line);
   }
@@ -175,9 +191,8 @@ void GpuCollector::Receiver::on(const GpuBatch& batch) {
       collector.implausible_++;
       continue;
     }
-    GpuRecord row{process.pid(), record};
-    row.record.name = gpu.name(record.name);
-    writer.gpu_record(row);
+    if (const auto device = gpu.unseen_device(record)) write(*device);
+    write(record);
   }
 }
 
@@ -194,6 +209,7 @@ bool GpuCollector::on_event(const GpuEventView& view, FollowedProcess& process,
 }
 
 void GpuCollector::begin_detach() {
+  if (loader_) note_loads(loader_->wait([] { return true; }));
   for (auto& [pid, followed] : processes_) followed.gpu.begin_detach();
 }
 
@@ -202,15 +218,21 @@ bool GpuCollector::settled() const {
                      [](const auto& entry) { return entry.second.gpu.settled(); });
 }
 
+void GpuCollector::note_missing_library() {
+  const bool any = std::any_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+    const Followed& followed = entry.second;
+    return followed.asked || followed.without_library || followed.gpu.tier() == GpuTier::kLibrary;
+  });
+  if (mode_ == GpuMode::kOn && !any) note_("--gpu on: no process that was recorded used CUDA");
+}
+
 void GpuCollector::finish_detach() {
+  note_missing_library();
   for (auto& [pid, followed] : processes_) {
     if (!followed.gpu.settled())
       note_(fmt::format(
           "the library in process {} did not answer: the last of its GPU work may be missing",
           pid));
-    if (mode_ == GpuMode::kOn && followed.gpu.tier() != GpuTier::kLibrary && !followed.failed &&
-        !followed.without_library)
-      note_(fmt::format("--gpu on: process {} never loaded libdynprof_cupti.so", pid));
     if (const auto& status = followed.gpu.status()) add_losses(*status);
     followed.gpu.finish_detach();
   }

@@ -9,10 +9,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "symbolizer/recording/writer.h"
 #include "user/gpu/gpu_options.h"
 #include "user/gpu/gpu_process.h"
+#include "user/gpu/library_loader.h"
 #include "user/kernel/event_view.h"
 #include "user/kernel/kernel_side.h"
 #include "user/process/followed_process.h"
@@ -23,20 +25,21 @@ namespace dynprof {
 class GpuCollector {
  public:
   using Note = std::function<void(const std::string& sentence)>;
-  GpuCollector(GpuMode mode, KernelSide& kernel, Note note)
-      : mode_(mode), kernel_side_(kernel), note_(std::move(note)) {}
+  // `targets` are those the user named; none with --all.
+  GpuCollector(const GpuOptions& options, const std::vector<pid_t>& targets, KernelSide& kernel,
+               Note note);
 
-  // Before anything is recorded: --gpu on loads the library into each of these processes that uses CUDA and
-  // does not have it. Where that is not possible a note says why, and its launches are recorded by
-  // probes. Fails for a process that does not use CUDA.
-  Result<void> load_libraries(const std::vector<pid_t>& targets,
-                              const std::function<bool()>& stop_requested);
+  // Before anything is recorded: --gpu on loads the library into each target that uses CUDA and does not have
+  // it, and into their children. Where that is not possible a note says why, and the launches are recorded
+  // by probes. Fails for a target that does not use CUDA, and has no child that does. Processes that use CUDA
+  // later are loaded into when look() finds them.
+  Result<void> load_libraries(bool children, const std::function<bool()>& stop_requested);
   // Looks at a process, if it is time to: it may have mapped CUDA, or more of it, since.
   void look(pid_t pid, std::uint64_t now_ns);
   // Another program runs in it: exec.
   void forget(pid_t pid);
   // A copy of its parent: CUDA does not work in it, and the library sleeps.
-  void forked(pid_t pid) { processes_.try_emplace(pid, pid).first->second.failed = true; }
+  void forked(pid_t pid) { followed(pid).failed = true; }
   // Events of it may still come, though it has ended.
   bool traces(pid_t pid) const;
   // Nothing will be probed any more that is not already.
@@ -62,13 +65,21 @@ class GpuCollector {
     std::uint64_t next_look_ns = 0;
     unsigned looks = 0;
     bool failed = false;           // and noted; or CUDA cannot work in it
-    bool without_library = false;  // it could not be loaded, which was noted
+    bool asked = false;            // the library is being loaded, or was
+    bool without_library = false;  // it could not be loaded, which was noted; or is not wanted
   };
   struct Receiver;
+  Followed& followed(pid_t pid) { return processes_.try_emplace(pid, pid).first->second; }
+  bool awaits_library(pid_t pid, Followed& followed, const CudaMappings& cuda);
+  void note_loads(const std::vector<LibraryLoader::Outcome>& outcomes);
+  void note_missing_library();
   void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);
   void add_losses(const dynprof_gpu_status& status);
 
-  GpuMode mode_;
+  const GpuMode mode_;
+  const std::vector<pid_t> targets_;
+  bool children_ = true;                   // of the targets are recorded too
+  std::unique_ptr<LibraryLoader> loader_;  // with --gpu on; not with --all
   KernelSide& kernel_side_;
   Note note_;
   std::unique_ptr<GpuKernel> kernel_;

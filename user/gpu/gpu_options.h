@@ -1,14 +1,21 @@
-// --gpu of `record`.
+// --gpu and --gpu-ranks of `record`.
 #pragma once
 
 #include <cstdint>
+
+#include "user/gpu/rank_set.h"
 
 namespace dynprof {
 
 enum class GpuMode : std::uint8_t {
   kOff,
   kAuto,  // the library where it is mapped, else calls into CUDA where that is mapped
-  kOn,    // the library, or an error
+  kOn,    // the library is loaded where it is not, or an error
+};
+
+struct GpuOptions {
+  GpuMode mode = GpuMode::kAuto;
+  RankSet ranks;  // that the library is loaded into
 };
 
 }  // namespace dynprof

@@ -11,7 +11,9 @@
 #include <string_view>
 #include <utility>
 
+#include "user/gpu/cupti_holder.h"
 #include "user/gpu/usdt_notes.h"
+#include "user/kernel/clock.h"
 #include "user/target/function_offsets.h"
 #include "user/target/probe_offset.h"
 
@@ -20,6 +22,7 @@ namespace {
 
 constexpr std::string_view kLibraryName = "libdynprof_cupti.so";
 constexpr std::size_t kMaxNames = 1 << 16;
+constexpr std::uint64_t kSharedNs = 500'000'000;      // several flushes of the library
 constexpr std::size_t kMaxStubs = 4096;               // threads
 constexpr std::uint32_t kMaxRuntimeStack = 16 << 10;  // that libcudart uses above the driver's
 
@@ -130,6 +133,17 @@ std::uint64_t place_of(const UsdtNote& note, int file) {
   return note.location + (wide && kernel_calls_probes() ? 1 : 0);
 }
 
+// Where data of a library lies in the process, by its offset in the file.
+std::optional<std::uint64_t> address_in(pid_t pid, const Mapping& library, std::uint64_t offset) {
+  const auto mappings = read_mappings(pid);
+  if (!mappings) return std::nullopt;
+  for (const Mapping& mapping : *mappings)
+    if (mapping.same_file(library) && mapping.writable && mapping.offset <= offset &&
+        offset - mapping.offset < mapping.end - mapping.start)
+      return mapping.start + (offset - mapping.offset);
+  return std::nullopt;
+}
+
 bool is_gone(pid_t pid) {
   auto stat = read_process_stat(pid);
   return !stat || stat->zombie();
@@ -187,7 +201,12 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
     ASSIGN_OR_RETURN(Link link, kernel.attach(wanted.probe, pid_, path,
                                               place_of(*found, file.get()), found->semaphore));
     (wanted.probe == GpuProbe::kLaunch ? launch_ : links_.emplace_back()) = std::move(link);
+    if (wanted.probe == GpuProbe::kLaunch) switch_ = address_in(pid_, library, found->semaphore);
   }
+  for (const UsdtNote& note : notes)
+    if (note.provider == "dynprof" && note.name == "gpu_tables")
+      if (const auto address = address_in(pid_, library, note.semaphore))
+        tables_.emplace(pid_, *address);
   return {};
 }
 
@@ -248,11 +267,18 @@ std::uint64_t GpuProcess::take_stub(std::uint32_t tid, std::uint32_t sp) {
 
 void GpuProcess::begin_detach() {
   detaching_ = true;
+  detach_begin_ns_ = monotonic_ns();
   off_ = tier_ != GpuTier::kLibrary;
   launch_.reset();
 }
 
-bool GpuProcess::settled() const { return off_ || !status_ || is_gone(pid_); }
+bool GpuProcess::settled() const { return off_ || !status_ || is_gone(pid_) || is_shared(); }
+
+// The library stays on for another recording. It has sent what it had by now.
+bool GpuProcess::is_shared() const {
+  if (!detaching_ || !switch_ || monotonic_ns() - detach_begin_ns_ < kSharedNs) return false;
+  return ProcessMemory(pid_).read<std::uint16_t>(*switch_).value_or(0) > 0;
+}
 
 void GpuProcess::finish_detach() {
   close_together(std::move(links_));
@@ -274,10 +300,8 @@ std::string GpuProcess::on_status(const dynprof_gpu_status& status) {
     case DYNPROF_GPU_TOO_OLD:
       return fmt::format("{} is not traced: its libcupti is older than CUDA 12.0", who);
     case DYNPROF_GPU_BUSY:
-      return fmt::format(
-          "{} is not traced yet: another CUPTI client is active ({}): Nsight, cuda-gdb, or "
-          "torch.profiler, which stays subscribed until the job ends",
-          who, status.detail);
+      return fmt::format("{} is not traced yet: another CUPTI client is active ({}): {}", who,
+                         status.detail, cupti_holder(pid_, holder_));
     case DYNPROF_GPU_FAILED:
       return fmt::format("{} is not traced yet: CUPTI refused with error {}", who, status.detail);
     default:
@@ -289,9 +313,22 @@ void GpuProcess::name(std::uint32_t id, StringId text) {
   if (names_.size() < kMaxNames || names_.contains(id)) names_[id] = text;
 }
 
-StringId GpuProcess::name(std::uint32_t id) const {
-  auto at = names_.find(id);
-  return at == names_.end() ? 0 : at->second;
+StringId GpuProcess::name(std::uint32_t id, RecordingWriter& writer) {
+  if (id == 0) return 0;
+  if (const auto at = names_.find(id); at != names_.end()) return at->second;
+  const auto text = tables_ ? tables_->name(id) : std::nullopt;
+  if (!text) return 0;
+  name(id, writer.string(*text));
+  return writer.string(*text);
+}
+
+std::optional<dynprof_gpu_record> GpuProcess::unseen_device(const dynprof_gpu_record& record) {
+  if (record.device >= DYNPROF_GPU_MAX_DEVICES) return std::nullopt;
+  const std::uint64_t bit = std::uint64_t{1} << record.device;
+  const bool seen = (devices_ & bit) != 0;
+  devices_ |= bit;
+  if (seen || record.kind == DYNPROF_GPU_DEVICE || !tables_) return std::nullopt;
+  return tables_->device(record.device);
 }
 
 }  // namespace dynprof

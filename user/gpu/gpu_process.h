@@ -13,12 +13,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "symbolizer/recording/model.h"
+#include "symbolizer/recording/writer.h"
 #include "user/gpu/gpu_kernel.h"
 #include "user/gpu/gpu_view.h"
+#include "user/gpu/target_tables.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -56,12 +59,18 @@ class GpuProcess {
   std::uint64_t take_stub(std::uint32_t tid, std::uint32_t sp);
 
   void name(std::uint32_t id, StringId text);
-  StringId name(std::uint32_t id) const;
+  // 0: not known. One that was sent before this recording began is read from the process.
+  StringId name(std::uint32_t id, RecordingWriter& writer);
+  // What device a record is of, if it is the first one of a device that was announced before this recording began.
+  std::optional<dynprof_gpu_record> unseen_device(const dynprof_gpu_record& record);
+  // What another client of CUPTI calls itself: comes before a status that it is in the way.
+  void holder(std::string_view name) { holder_ = name; }
 
  private:
   Result<void> attach_library(const Mapping& library, GpuKernel& kernel);
   Result<void> attach_calls(const Mapping& mapping, bool driver, GpuKernel& kernel);
   void attach_stubs(const Mapping& runtime, GpuKernel& kernel);
+  bool is_shared() const;
 
   pid_t pid_;
   GpuTier tier_ = GpuTier::kNone;
@@ -69,6 +78,11 @@ class GpuProcess {
   std::vector<Link> links_;
   bool detaching_ = false;
   bool off_ = false;
+  std::uint64_t detach_begin_ns_ = 0;
+  std::optional<std::uint64_t> switch_;  // the address of the count of its listeners
+  std::optional<TargetTables> tables_;
+  std::uint64_t devices_ = 0;  // a bit for each that was seen
+  std::string holder_;
   std::uint32_t told_ = ~0u;  // the last state a line was written about
   std::optional<dynprof_gpu_status> status_;
   std::unordered_map<std::uint32_t, StringId> names_;

@@ -33,7 +33,7 @@ class LiveSession final : public Session {
     }
     ASSIGN_OR_RETURN(sources_, Sources::load(options_, notes_));
     if (!options_.launched)
-      TRY(sources_.gpu->load_libraries(options_.targets, hooks_.stop_requested));
+      TRY(sources_.gpu->load_libraries(options_.children, hooks_.stop_requested));
     follower_.emplace(options_, sources_, targets_, notes_, hooks_.stop_requested);
     return follower_->examine();
   }

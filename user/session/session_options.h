@@ -31,7 +31,7 @@ struct SessionOptions {
   bool command_lines = true;  // keep them: of the target, and of all programs it starts
   std::vector<std::string> user_packages;  // installed, and the user's own code all the same
   NativeLimits native_limits;
-  GpuMode gpu = GpuMode::kAuto;
+  GpuOptions gpu;
   bool launched = false;  // the target is a command of ours that has not begun yet
   std::vector<std::string>
       command;  // that command: until its exec the target has our own arguments

@@ -24,8 +24,10 @@ Result<Sources> Sources::load(const SessionOptions& options, Notes& notes) {
                                             .command_lines = options.command_lines,
                                             .direct_map = options.direct_map};
   ASSIGN_OR_RETURN(sources.kernel, KernelSide::load(kernel_options));
+  GpuOptions gpu = options.gpu;
+  if (options.passive) gpu.mode = GpuMode::kOff;
   sources.gpu = std::make_unique<GpuCollector>(
-      options.passive ? GpuMode::kOff : options.gpu, *sources.kernel,
+      gpu, options.targets, *sources.kernel,
       [&notes](const std::string& sentence) { notes.add(sentence); });
   ASSIGN_OR_RETURN(sources.events, open_sampling_events(options.event, options.frequency_hz));
   sources.sampling = CpuSampling::of(*sources.kernel, options.event, options.frequency_hz);

@@ -19,6 +19,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::uint64_t kKernelThreadFlag = 0x00200000;  // PF_KTHREAD, include/linux/sched.h
+constexpr std::uint64_t kForkedFlag = 0x40;              // PF_FORKNOEXEC
 constexpr std::string_view kDeleted = " (deleted)";
 
 // The first `limit` bytes of a file of /proc.
@@ -118,6 +119,7 @@ Result<ProcessStat> read_process_stat(pid_t pid) {
   stat.state = fields[0][0];
   stat.cpu_ticks = user + system;
   stat.kernel_thread = (flags & kKernelThreadFlag) != 0;
+  stat.forked = (flags & kForkedFlag) != 0;
   return stat;
 }
 

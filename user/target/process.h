@@ -24,6 +24,7 @@ struct ProcessStat {
   std::uint64_t start_ticks = 0;  // since boot; a reused pid differs in it
   std::uint64_t cpu_ticks = 0;    // of all its threads
   bool kernel_thread = false;
+  bool forked = false;  // and runs its parent's program, without an exec since
   bool zombie() const { return state == 'Z' || state == 'X'; }
 };
 
