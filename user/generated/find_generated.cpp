@@ -115,7 +115,9 @@ class Finder {
 
   void note_missing() {
     if (over(deadline_)) {
-      collector_.missing(fmt::format("what was not found within {} ms", limits_.time.count()));
+      collector_.missing(
+          fmt::format("what was not found within {} ms of CPU time, {} ms by the clock",
+                      limits_.time.count(), limits_.by_the_clock.count()));
     } else if (!codes_.guards_complete) {
       collector_.missing("guards of compiled code that refers to no module, function or class");
     }
@@ -143,20 +145,21 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
                              const GeneratedLimits& limits) {
   // Imported at the first compile.
   if (!objects.find_module(runtime.main_interpreter, "torch._dynamo.utils")) return {};
-  Deadline begin = std::chrono::steady_clock::now();
   // Pages as they were when each was first asked for: a look at many small objects takes some reads of pages instead of
   // several reads for each object, each of which takes the target's lock on its memory map. What was freed and reused
   // during a look differs in the next one, and is left out.
-  auto look = [&](std::chrono::milliseconds time) {
+  auto look = [&](const Deadline& deadline) {
     SnapshotMemory pages(objects.memory());
     pages.pass_batches(kBatch);
     RemoteObjects held(pages, objects.layout());
     held.set_str_type(objects.str_type());
     PythonObjects python(held, runtime);
-    return Finder(python, pid, limits, begin + time).run();
+    return Finder(python, pid, limits, deadline).run();
   };
-  GeneratedCode first = look(limits.time / 2);
-  return confirm_generated(first, look(limits.time));
+  const Deadline half(limits.time / 2, limits.by_the_clock / 2);
+  const Deadline whole(limits.time, limits.by_the_clock);
+  GeneratedCode first = look(half);
+  return confirm_generated(first, look(whole));
 }
 
 }  // namespace dynprof

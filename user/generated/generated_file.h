@@ -61,8 +61,10 @@ struct GeneratedLimits {
   std::size_t files = 512;
   // Container objects of the target's garbage collector that are looked at for guards; 0: none.
   std::size_t gc_objects = 2'000'000;
-  // For both readings, half each; when it is used up, the files found so far are the result.
+  // CPU time for both readings, half each, and time by the clock; when one is used up, the files found so far are the
+  // result.
   std::chrono::milliseconds time{5000};
+  std::chrono::milliseconds by_the_clock{5000};
 };
 
 struct GeneratedCode {

@@ -5,7 +5,6 @@
 // More than 15 public members: one for each kind of object and what is read of it.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -15,15 +14,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "user/generated/deadline.h"
 #include "user/target/code_reader.h"
 #include "user/target/python_runtime.h"
 #include "user/target/remote_objects.h"
 #include "user/target/remote_values.h"
 
 namespace dynprof {
-
-using Deadline = std::chrono::steady_clock::time_point;
-inline bool over(Deadline deadline) { return std::chrono::steady_clock::now() >= deadline; }
 
 struct RemoteText {
   std::string text;

@@ -54,14 +54,15 @@ class TorchFacts {
   struct Wanted {
     bool history = false;
     Look generated = Look::kNone;
-    std::chrono::milliseconds time{};
+    std::chrono::milliseconds time{};  // CPU
+    int times_longer = 1;              // by the clock
   };
   struct Reading {
     std::optional<CompileHistory> history;  // nothing: not asked, or not readable
     std::optional<GeneratedCode> generated;
     Wanted of;
-    std::uint64_t history_took_ns = 0;
-    std::uint64_t took_ns = 0;  // for the generated code
+    std::uint64_t history_took_ns = 0;  // CPU
+    std::uint64_t took_ns = 0;          // CPU, for the generated code
   };
   static Reading read(RemoteObjects& objects, const PythonRuntime& python, Wanted wanted);
   Wanted wanted(std::uint64_t now_ns, bool compiling) const;
