@@ -10,10 +10,12 @@
 #include <vector>
 
 #include "symbolizer/export/chrome.h"
+#include "symbolizer/export/html/report_page.h"
 #include "symbolizer/report/annotation_rows.h"
 #include "symbolizer/report/report.h"
 #include "symbolizer/report/rows.h"
 #include "tests/unit/fake_recording.h"
+#include "tests/unit/page_data.h"
 
 namespace dynprof {
 namespace {
@@ -147,6 +149,27 @@ TEST_F(AnnotationsTest, SlicesOfTheTraceNest) {
   EXPECT_EQ(slices[1]["dur"], 30'000);
   EXPECT_EQ(slices[1]["args"]["kind"], "NVTX");
   EXPECT_EQ(slices[1]["args"]["whole_ms"], 60);
+}
+
+TEST_F(AnnotationsTest, ThePageHasThem) {
+  range("step", 0, 40);
+  range("load", 10, 20, AnnotationKind::kNvtx);
+  range("late", 30, 60, AnnotationKind::kItt, false);  // it goes on after the range around it
+  fake.sample(thread, fake.stack({fake.python("/train.py", "main", 1, 2)}), 0, 0, 10);
+  PageSink sink;
+  ASSERT_TRUE(write_html(analysis(), {}, sink));
+  const nlohmann::json data = page_data(sink.text);
+  const nlohmann::json* table = page_table(data, "annotations");
+  ASSERT_NE(table, nullptr);
+  std::vector<std::string> names;
+  for (const auto& row : (*table)["rows"]) names.push_back(row["cells"][0]);
+  EXPECT_EQ(names, (std::vector<std::string>{"step", "late", "load"}));
+  const nlohmann::json& row = data["timeline"]["rows"].back();
+  EXPECT_EQ(row["name"], "annotations, thread 100 of process 100");
+  EXPECT_EQ(row["begin"], nlohmann::json({0, 10'000, 30'000}));
+  EXPECT_EQ(row["length"], nlohmann::json({40'000, 10'000, 30'000}));
+  EXPECT_EQ(row["depthOf"], nlohmann::json({0, 1, 1}));
+  EXPECT_EQ(row["exactOf"], nlohmann::json({1, 1, 0}));
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ PageTable wait_table(const Selection& selection);
 PageTable process_table(const Selection& selection);
 // Torch's operators, from sampled stacks.
 PageTable operator_table(const Selection& selection);
+// Ranges that the program marks, of the whole recording.
+PageTable annotation_table(const Selection& selection);
 PageTable region_table(const Selection& selection);
 // Nothing where a recording has no GPU work.
 std::vector<PageTable> gpu_tables(const Selection& selection);

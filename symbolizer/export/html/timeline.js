@@ -1,9 +1,9 @@
 "use strict";
-// Compiles, phases and child processes over time.
+// Compiles, phases, ranges that the program marks and child processes over time.
 
 const kLane = 15;
 const kTitle = 17;
-const [kCompile, kPhase, kProcess] = [0, 1, 2];
+const [kCompile, kPhase, kProcess, kAnnotation] = [0, 1, 2, 3];
 const kPhaseHues = { dynamo: 210, guards: 235, aot_autograd: 280, inductor: 28, kernel_compile: 355,
   wait: 50, cache: 165, autotune: 320, cudagraphs: 95, backend: 130 };
 
@@ -62,6 +62,8 @@ class TimelineView {
       ...[...seen].sort((a, b) => a - b).map((phase) => [this.data.phases[phase], this.sliceColor(kPhase, phase)])];
     if (this.data.rows.some((row) => row.kindOf.includes(kProcess)))
       entries.push(["child process", this.sliceColor(kProcess, 0)]);
+    if (this.data.rows.some((row) => row.kindOf.includes(kAnnotation)))
+      entries.push(["annotation", this.sliceColor(kAnnotation, 0)]);
     this.legendLine.replaceChildren(...entries.map(([text, color]) => {
       const span = element("span", {}, text);
       span.style.setProperty("--swatch", color);
@@ -73,6 +75,7 @@ class TimelineView {
     const dark = isDark();
     if (kind === kCompile) return dark ? "#51617a" : "#b9c4d4";
     if (kind === kProcess) return dark ? "#4b4b3a" : "#dcdabb";
+    if (kind === kAnnotation) return dark ? "#2f5151" : "#bfe0dd";
     const hue = kPhaseHues[this.data.phases[phase]];
     if (hue === undefined) return dark ? "#444b55" : "#d5dae1";
     return dark ? `hsl(${hue} 34% 34%)` : `hsl(${hue} 60% 80%)`;
@@ -153,7 +156,7 @@ class TimelineView {
     if (row.kindOf[i] === kProcess) parts.push(compile ? `for compile ${compile}` : "for no compile");
     if (row.kindOf[i] === kCompile) parts[0] = `compile ${parts[0]}`;
     parts.push(duration(row.length[i]), `from ${(slice.begin / 1e6).toFixed(3)} s`, row.name);
-    if (!row.exactOf[i]) parts.push("as samples show it");
+    if (!row.exactOf[i]) parts.push(row.kindOf[i] === kAnnotation ? "end not seen" : "as samples show it");
     return parts.join("  ·  ");
   }
 
@@ -255,7 +258,7 @@ class TimelineView {
 function addTimeline() {
   if (!data.timeline || !data.timeline.rows.length) return;
   const section = addSection("timeline", "Timeline",
-    "Compiles of each thread with torch's phases inside, and the processes that were started. " +
+    "Compiles of each thread with torch's phases inside, ranges that the program marks, and the processes that were started. " +
     "Keys: left and right, + and -, Enter, Escape.");
   window.timelineView = new TimelineView(data.timeline, section);
 }

@@ -13,12 +13,13 @@
 #include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/process_command.h"
 #include "symbolizer/export/html/page.h"
+#include "symbolizer/profile/annotations.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxName = 120;
-constexpr std::uint32_t kMaxLanes = 24;  // of child processes beside each other
+constexpr std::uint32_t kMaxLanes = 24;  // of child processes, or ranges, beside each other
 constexpr std::size_t kMaxRows = 100;
 constexpr std::size_t kMaxDepth = 64;  // of processes that start processes
 constexpr std::size_t kMaxNames = 5'000;
@@ -45,7 +46,10 @@ class Builder {
     add_compiles();
     add_sampled_phases();
     for (auto& [row, slices] : by_row_) add_row(row, std::move(slices));
-    if (whole_) add_processes();
+    if (whole_) {
+      add_annotations();
+      add_processes();
+    }
   }
 
  private:
@@ -165,6 +169,39 @@ class Builder {
     data_.rows.push_back(std::move(shown));
   }
 
+  // In the first lane that is free.
+  void add_to_lane(TimelineRow& row, std::vector<std::uint64_t>& lanes, TimelineSlice slice) {
+    auto lane = std::find_if(lanes.begin(), lanes.end(),
+                             [&](std::uint64_t end_ns) { return end_ns <= slice.begin_ns; });
+    if (lane == lanes.end() && lanes.size() == kMaxLanes) {
+      ++data_.left_out;
+      return;
+    }
+    if (lane == lanes.end()) lane = lanes.insert(lanes.end(), 0);
+    *lane = slice.end_ns;
+    slice.depth = static_cast<std::uint32_t>(lane - lanes.begin());
+    row.depth = std::max(row.depth, slice.depth + 1);
+    row.slices.push_back(slice);
+  }
+
+  void add_annotations() {
+    const Annotations annotations(analysis_.tables());
+    for (const auto& [thread, ranges] : annotations.threads()) {
+      TimelineRow row{
+          fmt::format("annotations, thread {} of process {}", thread.second, thread.first)};
+      std::vector<std::uint64_t> lanes;
+      for (const Annotation& range : ranges) {
+        TimelineSlice slice;
+        slice.kind = Kind::kAnnotation;
+        const std::string_view text = analysis_.tables().strings[range.name];
+        slice.name = name(text.empty() ? "(name not read)" : std::string(text.substr(0, kMaxName)));
+        slice.exact = range.end_seen;
+        if (place(slice, range.begin_ns, range.end_ns)) add_to_lane(row, lanes, slice);
+      }
+      if (!row.slices.empty()) data_.rows.push_back(std::move(row));
+    }
+  }
+
   // All that one process started, and what those started in turn, each in the first lane that is free.
   void add_processes() {
     const ProcessTree& tree = analysis_.processes();
@@ -187,18 +224,7 @@ class Builder {
         slice.compile = child->compile;
         slice.phase = child->compile == kNoCompile ? Phase::kRuntime : Phase::kKernelCompile;
         slice.name = name(tree.title(*child).substr(0, kMaxName));
-        if (!place(slice, child->begin_ns, child->end_ns)) continue;
-        auto lane = std::find_if(lanes.begin(), lanes.end(),
-                                 [&](std::uint64_t end_ns) { return end_ns <= slice.begin_ns; });
-        if (lane == lanes.end() && lanes.size() == kMaxLanes) {
-          ++data_.left_out;
-          continue;
-        }
-        if (lane == lanes.end()) lane = lanes.insert(lanes.end(), 0);
-        *lane = slice.end_ns;
-        slice.depth = static_cast<std::uint32_t>(lane - lanes.begin());
-        row.depth = std::max(row.depth, slice.depth + 1);
-        row.slices.push_back(slice);
+        if (place(slice, child->begin_ns, child->end_ns)) add_to_lane(row, lanes, slice);
       }
       if (!row.slices.empty()) data_.rows.push_back(std::move(row));
     }

@@ -1,5 +1,5 @@
-// Compiles, their phases and child processes over time, for the page: one row per thread that compiled,
-// one per process that started others.
+// Compiles, their phases, ranges that the program marks and child processes over time, for the page: one row per thread
+// that compiled, one per thread that marks ranges, one per process that started others.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct TimelineSlice {
   std::uint64_t begin_ns = 0, end_ns = 0;  // since the recording began
   std::uint32_t depth = 0;
   std::uint32_t name = 0;  // of TimelineData::names
-  enum class Kind : std::uint8_t { kCompile, kPhase, kProcess } kind = Kind::kCompile;
+  enum class Kind : std::uint8_t { kCompile, kPhase, kProcess, kAnnotation } kind = Kind::kCompile;
   Phase phase = Phase::kRuntime;
   CompileIndex compile = kNoCompile;
   bool exact = true;
