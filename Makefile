@@ -4,6 +4,7 @@
 #   SAN=1    AddressSanitizer and UBSan, in a build directory of its own (build/san)
 #   PACKAGE=1  as packages have it, in a build directory of its own (build/package)
 #   PCH=1    with precompiled headers: a quarter to a half less CPU time for a file (g++ only)
+#   DEBUG_INFO=-g  variables for a debugger
 #   CXX=…    another compiler (g++ 12 and clang++-16 are tried)
 #
 # Sources are found by globbing: a new .cpp under user/ or symbolizer/ is in the program, a new

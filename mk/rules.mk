@@ -30,14 +30,14 @@ endef
 
 # Only user/ and the tests see the generated headers; symbolizer/ builds without any BPF tool.
 $(BUILD)/obj/symbolizer/%.o: symbolizer/%.cpp $(call pch,program)
-	$(call compile_cxx,program,$(STRICT))
+	$(call compile_cxx,program,$(STRICT) $(DEBUG_INFO))
 
 # The assembler includes these files, which -MMD does not see.
 PAGE_ASSETS := $(wildcard symbolizer/export/html/*.html symbolizer/export/html/*.css symbolizer/export/html/*.js)
 $(BUILD)/obj/symbolizer/export/html/assets.o: $(PAGE_ASSETS)
 
 $(BUILD)/obj/user/%.o: user/%.cpp $(call pch,program) | $(GENERATED)
-	$(call compile_cxx,program,$(STRICT))
+	$(call compile_cxx,program,$(STRICT) $(DEBUG_INFO))
 
 # Not optimized: that halves the time a gtest file takes to compile.
 $(BUILD)/obj/tests/unit/%.o: tests/unit/%.cpp $(call pch,unit) | $(GENERATED)

@@ -79,6 +79,10 @@ LDFLAGS_ALL := -pthread $(LDFLAGS)
 LDLIBS_ALL := -lbpf -ldw -lelf -lz -lzstd -lfmt $(LDLIBS)
 # The program's own sources stand -Wconversion; gtest's and benchmark's macros do not.
 STRICT := -Wconversion
+# Debug information of the program: functions and lines, which stack traces need, and not variables: a quarter less CPU
+# time for a file. `make DEBUG_INFO=-g` for a debugger. Packages have all of it, and a precompiled header must be compiled as
+# the files that load it.
+DEBUG_INFO ?= $(if $(filter 1,$(PACKAGE) $(PCH)),-g,-g1)
 
 ifeq ($(PACKAGE),1)
 # {fmt} is compiled in: each Debian has its libfmt under another name, and none has one to link statically.
