@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import support
+from control_groups import Frozen, Killable, Skip
 from job import NATIVE, python
 from leftovers import our_program_names
 from pool import GOOD, wait_until
@@ -20,10 +21,6 @@ from results import Row
 
 SHIM = NATIVE / "refuse.so"
 LIMIT_S = 90
-
-
-class Skip(Exception):
-    """This machine does not offer what the fault needs."""
 
 
 class Case:
@@ -192,41 +189,6 @@ def launched_command_outlives_the_profiler(case):
 # ---- what a machine does -------------------------------------------------------------------------
 
 
-class Frozen:
-    """A control group that is frozen, of version 2 or 1."""
-
-    def __init__(self, pid):
-        mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
-        places = [(Path(m[1]), "cgroup.freeze", "1", "0") for m in mounts if m[2] == "cgroup2"]
-        places += [(Path(m[1]), "freezer.state", "FROZEN", "THAWED")
-                   for m in mounts if m[2] == "cgroup" and "freezer" in m[3].split(",")]  # fmt: skip
-        for root, file, self._freeze, self._thaw in places:
-            self._root = root
-            self._group = root / f"dynprof-faults-{os.getpid()}"
-            try:
-                self._group.mkdir()
-            except OSError:
-                continue
-            self._switch = self._group / file
-            if self._switch.exists():
-                (self._group / "cgroup.procs").write_text(str(pid))
-                return
-            self._group.rmdir()
-        raise Skip("no control group can be frozen here")
-
-    def freeze(self):
-        self._switch.write_text(self._freeze)
-
-    def thaw(self):
-        self._switch.write_text(self._thaw)
-
-    def remove(self):
-        self.thaw()
-        for pid in (self._group / "cgroup.procs").read_text().split():
-            (self._root / "cgroup.procs").write_text(pid)
-        self._group.rmdir()
-
-
 def frozen_while_recorded(case):
     group = Frozen(case.target.pid)
     try:
@@ -242,6 +204,22 @@ def frozen_while_recorded(case):
     finally:
         group.remove()
     case.reads()
+
+
+def group_killed_while_recorded(case):
+    """A service that is ended, or a group that is out of memory: all its processes at once."""
+    for number in range(4):
+        group = Killable()
+        try:
+            with group.entered():
+                running = case.record(seconds=LIMIT_S, out=case.folder / f"killed-{number}")
+            sampling(running)
+            time.sleep(1.2)  # until the first flush
+            group.kill()
+            finished(running, -signal.SIGKILL)
+        finally:
+            group.remove()
+        case.reads(case.folder / f"killed-{number}")
 
 
 def clock_steps(case):
@@ -415,6 +393,7 @@ def table(short):
         ("launched command", launched_command_outlives_the_profiler),
         ("pid reuse", pid_reused_while_recorded),
         ("frozen cgroup", frozen_while_recorded),
+        ("killed cgroup", group_killed_while_recorded),
         ("clock steps", clock_steps),
         ("full disk", disk_full),
         ("full disk at the outputs", disk_full_at_the_outputs),

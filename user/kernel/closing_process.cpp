@@ -1,5 +1,6 @@
 #include "user/kernel/closing_process.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
@@ -23,6 +24,10 @@ namespace {
 
 constexpr const char* kName = "fd-closer";
 constexpr int kPatienceMs = 30'000;
+// Of the root control groups, by which whole groups are killed: version 2 alone, version 2 beside version 1, systemd's own.
+constexpr const char* kRootGroups[] = {"/sys/fs/cgroup/cgroup.procs",
+                                       "/sys/fs/cgroup/unified/cgroup.procs",
+                                       "/sys/fs/cgroup/systemd/cgroup.procs"};
 
 // Numbers in the shared table. None: the sender waits for an answer.
 struct Request {
@@ -36,6 +41,17 @@ long copy_of_this_process(int exit_signal) {
 }
 
 // What follows runs in the child, a copy of a program with threads: no memory is taken, no lock.
+
+// The end of a service, or of a group that is out of memory, kills all processes of its control group. Where there is no
+// right to leave it, the group stays.
+void leave_control_group() {
+  for (const char* path : kRootGroups) {
+    const int group = ::open(path, O_WRONLY | O_CLOEXEC);
+    if (group < 0) continue;
+    (void)!::write(group, "0", 1);
+    ::close(group);
+  }
+}
 
 void give_up_identity() {
   ::setsid();
@@ -68,6 +84,7 @@ void close_together(std::span<const std::int32_t> descriptors) {
 // Ends when the program has ended. Descriptors are closed by the end of this process then: to close all of them by
 // number would also close those of a program that is still there, if anything here were wrong.
 void ClosingProcess::serve(const Channel& channel) {
+  leave_control_group();
   give_up_identity();
   std::array<pollfd, 2> events = {
       {{channel.program.get(), POLLIN, 0}, {channel.theirs.get(), POLLIN, 0}}};

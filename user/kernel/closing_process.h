@@ -16,8 +16,8 @@
 namespace dynprof {
 
 // The process has no capability, is in a session of its own, and neither its name nor the first word of its command
-// line is that of this program, so SIGKILL to a process group, or by name, does not end both. SIGKILL to a whole
-// control group does. For one thread.
+// line is that of this program, so SIGKILL to a process group, or by name, does not end both. With root's rights it also
+// leaves the control group, for the root group. For one thread.
 class ClosingProcess {
  public:
   // Early: it is a copy of this program's memory as it is now.
