@@ -36,8 +36,11 @@ class Group:
     def add(self, pid):
         (self.path / "cgroup.procs").write_text(str(pid))
 
+    def pids(self):
+        return (self.path / "cgroup.procs").read_text().split()
+
     def remove(self):
-        for pid in (self.path / "cgroup.procs").read_text().split():
+        for pid in self.pids():
             (self.root / "cgroup.procs").write_text(pid)
         self.path.rmdir()
 
@@ -83,6 +86,6 @@ class Killable(Group):
 
     def remove(self):
         deadline = time.monotonic() + 10
-        while (self.path / "cgroup.procs").read_text() and time.monotonic() < deadline:
+        while self.pids() and time.monotonic() < deadline:
             time.sleep(0.05)
         super().remove()

@@ -215,6 +215,9 @@ def group_killed_while_recorded(case):
                 running = case.record(seconds=LIMIT_S, out=case.folder / f"killed-{number}")
             sampling(running)
             time.sleep(1.2)  # until the first flush
+            names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in group.pids()]
+            assert "dynprof-bpf" in names, names
+            assert "fd-closer" not in names, "what closes the probes is killed with the rest"
             group.kill()
             finished(running, -signal.SIGKILL)
         finally:
