@@ -6,14 +6,13 @@
 
 #include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/export/display.h"
+#include "symbolizer/export/trace_row_numbers.h"
 
 namespace dynprof {
 namespace {
 
 // Processes drawn; a storm of short-lived ones would hide the rest.
 constexpr std::size_t kMaxDrawn = 500;
-// A process' programs have a row of their own among its threads.
-constexpr std::int64_t kProgramRow = 3'000'000'000;
 // Behind the targets, whatever their pids: Linux gives out none above 4,194,304.
 constexpr std::int64_t kChildSort = 4'200'000;
 
@@ -52,7 +51,7 @@ std::size_t child_processes_left_out(const ProcessTree& tree) {
 }
 
 void write_process_rows(TraceShared& shared, TraceFile& file) {
-  for (const auto& [pid, row] : shared.child_rows) file.child_process(pid, kProgramRow + pid);
+  for (const auto& [pid, row] : shared.child_rows) file.child_process(pid, kProgramRowBase + pid);
 }
 
 void write_process_slices(TraceShared& shared, TraceFile& file) {
@@ -63,7 +62,7 @@ void write_process_slices(TraceShared& shared, TraceFile& file) {
   std::map<std::int32_t, std::uint64_t> free_from;  // by pid: numbers are used again
   for (ProcessIndex i : drawn(tree)) {
     const ChildProcess& child = tree.all()[i];
-    const std::int64_t row = kProgramRow + child.pid;
+    const std::int64_t row = kProgramRowBase + child.pid;
     std::uint64_t first = 0, last = 0;
     for (const ProcessImage& image : child.images) {
       const std::uint64_t begin = std::max({image.begin_ns, free_from[child.pid], shared.base_ns});

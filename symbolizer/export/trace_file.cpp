@@ -10,18 +10,10 @@
 #include "symbolizer/export/gpu_trace.h"
 #include "symbolizer/export/process_trace.h"
 #include "symbolizer/export/trace_metadata.h"
+#include "symbolizer/export/trace_row_numbers.h"
 
 namespace dynprof {
 namespace {
-
-// Linux gives out no tid above this (PID_MAX_LIMIT), so there is room for rows of our own. Only a
-// damaged recording has others; they are moved out of the way, so that rows never mix.
-constexpr std::int64_t kMaxTid = 4'194'304;
-constexpr std::int64_t kSpanRowBase = 1'000'000'000;  // "1000012345" still shows the tid
-constexpr std::int64_t kRunRowBase = 2'000'000'000;
-constexpr std::int64_t kOperatorRowBase = 3'000'000'000;
-constexpr std::int64_t kAnnotationRowBase = 4'000'000'000;
-constexpr std::int64_t kBadTidBase = std::int64_t{1} << 33;
 
 // Kineto's "kernel" is a GPU kernel and tools add those up: the operating system's get a word of
 // their own.
