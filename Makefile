@@ -3,7 +3,7 @@
 #   V=1      print whole command lines instead of one word per file
 #   SAN=1    AddressSanitizer and UBSan, in a build directory of its own (build/san)
 #   PACKAGE=1  as packages have it, in a build directory of its own (build/package)
-#   PCH=1    with precompiled headers: a quarter to a half less CPU time for a file (g++ only)
+#   PCH=1    with precompiled headers: less CPU time for a file (g++ only)
 #   DEBUG_INFO=-g  variables for a debugger
 #   CXX=…    another compiler (g++ 12 and clang++-16 are tried)
 #

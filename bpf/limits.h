@@ -54,6 +54,9 @@
 #define DP_MAX_KNOWN_CODES 65536
 /* Slots of the per-CPU direct-mapped cache of code objects already announced (a power of two). */
 #define DP_CODE_CACHE_SLOTS 2048
+/* Of each CPU too: one for each 64 bytes of frames, which are rarely smaller. */
+#define DP_FRAME_CODE_SLOTS 1024
+#define DP_FRAME_CODE_SHIFT 6
 #define DP_MAX_CPUS 1024
 /* Native frames of one sample, and kernel frames. */
 #define DP_MAX_NATIVE_FRAMES 512

@@ -21,11 +21,9 @@ struct code_cache_entry {
   __u32 generation;
   struct dp_marker_code marker; /* kind 0: not a marker */
 };
-#define DP_FRAME_CODE_SLOTS 1024
-#define DP_FRAME_CODE_SHIFT 6
 
 /* Where frames of the last samples were, what they ran: frames lie next to each other, while code objects are
- * all over the heap and so are their entries. No markers. */
+ * all over the heap and so are their entries. No markers; direct-mapped by the frame's address. */
 struct frame_code {
   __u64 code;
   __u32 identity;

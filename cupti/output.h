@@ -18,6 +18,7 @@ void send_batch();
 void drain_ring();    // what is in the ring, into batches
 void replay_names();  // all of them again, before the next batch
 
+// Which other client has CUPTI, before the status that says so; nothing where its name is not known.
 void send_holder(const char* name);
 // A status with the counters as they are now.
 void send_status(std::uint32_t code, std::uint32_t detail, std::uint32_t cupti_version,

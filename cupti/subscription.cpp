@@ -17,8 +17,8 @@ constexpr int kClockReadings = 5;
 
 CuptiSubscriber subscriber = nullptr;
 bool shared = false;
-bool own_clock =
-    false;  // of CUPTI without subscribers of their own: it stays once it is registered
+// Of CUPTI without subscribers of their own: it stays once it is registered.
+bool own_clock = false;
 std::atomic<std::int64_t> clock_offset{0};
 char holder_name[256];
 

@@ -187,8 +187,8 @@ struct dynprof_gpu_name_entry {
 struct dynprof_gpu_tables {
   __u64 names; /* the address of struct dynprof_gpu_name_entry[name_count]: of id 1, 2 ... */
   __u64 text;  /* of the texts */
-  __u64
-      devices; /* of struct dynprof_gpu_record[DYNPROF_GPU_MAX_DEVICES]; kind 0: none of this number yet */
+  /* Of struct dynprof_gpu_record[DYNPROF_GPU_MAX_DEVICES]; kind 0: none of this number yet. */
+  __u64 devices;
   __u32 name_count;
   __u32 pad;
 };

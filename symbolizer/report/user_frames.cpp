@@ -6,6 +6,7 @@
 #include "symbolizer/attribution/user_packages.h"
 
 namespace dynprof {
+
 bool is_inductor_file(std::string_view file) {
   constexpr std::size_t kHash = 40;
   if (!file.ends_with(".py") && !file.ends_with(".so")) return false;

@@ -34,32 +34,28 @@ class OnTerminal:
         self.text = ""
 
     def wait_for(self, pattern, timeout=60):
+        assert self._read_until(lambda: re.search(pattern, self.text), timeout), self.text
+
+    def _read_until(self, is_over, timeout):
+        """Whether it was over before the program closed the terminal."""
         deadline = time.monotonic() + timeout
         os.set_blocking(self.ours, False)
-        while not re.search(pattern, self.text):
+        while not is_over():
             assert time.monotonic() < deadline, self.text
             try:
                 self.text += os.read(self.ours, 4096).decode()
             except BlockingIOError:
                 time.sleep(0.02)
             except OSError:
-                raise AssertionError(self.text) from None
+                return False
+        return True
 
     def say(self, text):
         os.write(self.ours, text.encode())
 
     def rest(self, timeout=60):
         """What it writes until it ends."""
-        os.set_blocking(self.ours, False)
-        deadline = time.monotonic() + timeout
-        while self.process.poll() is None:
-            assert time.monotonic() < deadline, self.text
-            try:
-                self.text += os.read(self.ours, 4096).decode()
-            except BlockingIOError:
-                time.sleep(0.02)
-            except OSError:
-                break  # it has closed the terminal
+        self._read_until(lambda: self.process.poll() is not None, timeout)
         assert self.process.wait(timeout) == 0, self.text
         return self.text
 

@@ -8,8 +8,8 @@ torch's own account of each job.
   stuck    a compile that does not end, attached to in the middle of it
   warm     the second run of a job, whose compiled code comes out of Inductor's caches
 
-And one that nobody has: "causes" gives torch a cause for each suggestion that the report knows, so that each is tried
-on torch's own words.
+And one that is made for the tests: "causes" gives torch a cause for each suggestion that the report knows, so that
+each is tried on torch's own words.
 """
 
 import contextlib

@@ -53,7 +53,7 @@ class GcWalk : public ::testing::Test {
     PythonObjects python(objects_, runtime_);
     const std::uint64_t types[] = {kWanted};
     return find_gc_instances(python, anchor + 16, types, kMaxObjects,
-                             Deadline(std::chrono::minutes(1), std::chrono::minutes(1)));
+                             LookDeadline(std::chrono::minutes(1), std::chrono::minutes(1)));
   }
 
   FakeMemory memory_;

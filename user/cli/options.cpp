@@ -218,7 +218,7 @@ void add_top(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->add_option("-d,--delay", raw.top_interval, "time between two readings (default 1s)")
       ->type_name("TIME");
   verb->add_flag("--functions", line.top.functions,
-                 "sample the process from the begin: CPU and waits by Python function");
+                 "sample the process from the start: CPU and waits by Python function");
   add_user_code(*verb, line.top.user_packages);
   verb->footer(
       "Keys: h shows them, q quits.\nReads the memory of the process, which is not stopped. "

@@ -74,7 +74,7 @@ struct TopOptions {
   bool batch = false;            // text, also on a terminal
   std::uint64_t iterations = 0;  // 0: until interrupted or the process ends
   std::uint64_t interval_ns = 1'000'000'000;
-  bool functions = false;                  // sampled from the begin
+  bool functions = false;                  // sampled from the start
   std::vector<std::string> user_packages;  // installed, and the user's own code all the same
 };
 

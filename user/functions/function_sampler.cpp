@@ -166,10 +166,6 @@ class Sampling {
   bool all_read_ = true;
 };
 
-}  // namespace
-
-namespace {
-
 template <class Shared>
 Result<void> sample(Shared& shared) {
   if (!shared.missing_rights.empty())

@@ -26,7 +26,8 @@ std::optional<NamedValue> read_hook(PythonObjects& python, std::uint64_t hook) {
   return NamedValue{std::move(name->text), *value};
 }
 
-void read_hooks(PythonObjects& python, std::uint64_t list, CompiledCode& code, Deadline deadline) {
+void read_hooks(PythonObjects& python, std::uint64_t list, CompiledCode& code,
+                LookDeadline deadline) {
   auto hooks = python.values().list_items(list, kMaxHooks);
   for (std::uint64_t address : hooks.value_or(std::vector<std::uint64_t>())) {
     auto hook = read_hook(python, address);
@@ -86,7 +87,7 @@ void read_resume_functions(PythonObjects& python, CompiledCodes& found) {
 }  // namespace
 
 CompiledCodes find_compiled_codes(PythonObjects& python, std::size_t gc_objects,
-                                  Deadline deadline) {
+                                  LookDeadline deadline) {
   CompiledCodes found;
   constexpr std::string_view kUtils = "torch._dynamo.utils";
   auto originals = python.global(kUtils, "orig_code_map");

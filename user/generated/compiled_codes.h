@@ -44,6 +44,7 @@ struct CompiledCodes {
   std::string missing;               // which of torch's tables is not there; "" when all are
 };
 
-CompiledCodes find_compiled_codes(PythonObjects& python, std::size_t gc_objects, Deadline deadline);
+CompiledCodes find_compiled_codes(PythonObjects& python, std::size_t gc_objects,
+                                  LookDeadline deadline);
 
 }  // namespace dynprof

@@ -9,9 +9,9 @@ namespace dynprof {
 
 // When the thread that looks has used so much CPU time, which a busy machine does not lengthen, or when so much time has
 // passed by the clock.
-class Deadline {
+class LookDeadline {
  public:
-  Deadline(std::chrono::nanoseconds cpu, std::chrono::nanoseconds by_the_clock)
+  LookDeadline(std::chrono::nanoseconds cpu, std::chrono::nanoseconds by_the_clock)
       : cpu_end_(cpu_time() + cpu), end_(Clock::now() + by_the_clock) {}
 
   bool over() const { return Clock::now() >= end_ || cpu_time() >= cpu_end_; }
@@ -30,6 +30,6 @@ class Deadline {
   Clock::time_point end_;
 };
 
-inline bool over(const Deadline& deadline) { return deadline.over(); }
+inline bool over(const LookDeadline& deadline) { return deadline.over(); }
 
 }  // namespace dynprof

@@ -24,7 +24,7 @@ constexpr std::size_t kBatch = 16;  // ranges in one read
 
 class Finder {
  public:
-  Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits, Deadline deadline)
+  Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits, LookDeadline deadline)
       : python_(python), limits_(limits), deadline_(deadline), files_(pid), collector_(limits) {}
 
   GeneratedCode run() {
@@ -132,7 +132,7 @@ class Finder {
 
   PythonObjects& python_;
   GeneratedLimits limits_;
-  Deadline deadline_;
+  LookDeadline deadline_;
   TargetFiles files_;
   Collector collector_;
   CompiledCodes codes_;
@@ -148,7 +148,7 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
   // Pages as they were when each was first asked for: a look at many small objects takes some reads of pages instead of
   // several reads for each object, each of which takes the target's lock on its memory map. What was freed and reused
   // during a look differs in the next one, and is left out.
-  auto look = [&](const Deadline& deadline) {
+  auto look = [&](const LookDeadline& deadline) {
     SnapshotMemory pages(objects.memory());
     pages.pass_batches(kBatch);
     RemoteObjects held(pages, objects.layout());
@@ -156,8 +156,8 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
     PythonObjects python(held, runtime);
     return Finder(python, pid, limits, deadline).run();
   };
-  const Deadline half(limits.time / 2, limits.by_the_clock / 2);
-  const Deadline whole(limits.time, limits.by_the_clock);
+  const LookDeadline half(limits.time / 2, limits.by_the_clock / 2);
+  const LookDeadline whole(limits.time, limits.by_the_clock);
   GeneratedCode first = look(half);
   return confirm_generated(first, look(whole));
 }

@@ -55,7 +55,7 @@ struct Link {
 class Rings {
  public:
   Rings(PythonObjects& python, std::span<const std::uint64_t> types, std::size_t max_objects,
-        Deadline deadline)
+        LookDeadline deadline)
       : memory_(python.objects().memory()),
         pages_(memory_),
         interpreter_(python.runtime().main_interpreter),
@@ -158,7 +158,7 @@ class Rings {
   std::uint32_t type_offset_;
   std::span<const std::uint64_t> types_;
   std::size_t max_objects_;
-  Deadline deadline_;
+  LookDeadline deadline_;
   std::size_t looked_at_ = 0;
   bool given_up_ = false;
   std::vector<std::vector<std::uint64_t>> of_ring_;  // by type, as in found_
@@ -169,7 +169,7 @@ class Rings {
 
 GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
                               std::span<const std::uint64_t> types, std::size_t max_objects,
-                              Deadline deadline) {
+                              LookDeadline deadline) {
   const PythonLayout& t = python.objects().layout();
   if (t.free_threaded || t.interpreter_size == 0) {
     return {.objects = std::vector<std::vector<std::uint64_t>>(types.size())};

@@ -23,6 +23,6 @@ struct GcInstances {
 // `max_objects` objects at most. Builds with a GIL; others give nothing.
 GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
                               std::span<const std::uint64_t> types, std::size_t max_objects,
-                              Deadline deadline);
+                              LookDeadline deadline);
 
 }  // namespace dynprof

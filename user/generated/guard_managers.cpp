@@ -58,7 +58,7 @@ class Search {
 
   // torch registers one for each object that a compile has guards on, so most of hundreds lead to the same few check
   // managers.
-  void by_finalizers(Deadline deadline) {
+  void by_finalizers(LookDeadline deadline) {
     auto type = python_.global("weakref", "finalize");
     auto registry = type ? python_.objects().type_get(*type, "_registry") : std::nullopt;
     auto items = registry ? python_.values().dict_items(*registry, kMaxFinalizers) : std::nullopt;
@@ -72,7 +72,7 @@ class Search {
   }
 
   // Whether all were looked at; `lists` are what else the walk met.
-  bool by_gc(std::size_t gc_objects, std::vector<std::uint64_t>& lists, Deadline deadline) {
+  bool by_gc(std::size_t gc_objects, std::vector<std::uint64_t>& lists, LookDeadline deadline) {
     auto type = python_.global("torch._dynamo.guards", "GuardManagerWrapper");
     auto list_type = python_.global("builtins", "list");
     if (!type || !list_type || gc_objects == 0) return false;
@@ -120,7 +120,7 @@ void read_parts(PythonObjects& python, std::optional<std::uint64_t> list, std::s
 }  // namespace
 
 GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
-                                  Deadline deadline) {
+                                  LookDeadline deadline) {
   Search search(python);
   search.by_finalizers(deadline);
   GuardManagers found;

@@ -26,7 +26,8 @@ struct GuardManagers {
   bool searched_all = false;         // else those without a finalizer may be missing
 };
 
-GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects, Deadline deadline);
+GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
+                                  LookDeadline deadline);
 
 // `code_parts`, and for shapes the expressions with the user's line that requires them.
 struct GuardText {

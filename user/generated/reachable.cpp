@@ -66,7 +66,7 @@ bool contains(const std::array<std::string_view, n>& names, std::string_view nam
 
 class Walk {
  public:
-  Walk(PythonObjects& python, Deadline deadline) : python_(python), deadline_(deadline) {}
+  Walk(PythonObjects& python, LookDeadline deadline) : python_(python), deadline_(deadline) {}
 
   Reachable run(std::uint64_t root) {
     reach("", root, {});
@@ -181,7 +181,7 @@ class Walk {
   }
 
   PythonObjects& python_;
-  Deadline deadline_;
+  LookDeadline deadline_;
   Reachable found_;
   std::deque<Step> queue_;
   std::unordered_set<std::uint64_t> seen_;
@@ -189,7 +189,7 @@ class Walk {
 
 }  // namespace
 
-Reachable find_reachable(PythonObjects& python, std::uint64_t compiled_fn, Deadline deadline) {
+Reachable find_reachable(PythonObjects& python, std::uint64_t compiled_fn, LookDeadline deadline) {
   return Walk(python, deadline).run(compiled_fn);
 }
 

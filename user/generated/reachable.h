@@ -36,6 +36,6 @@ struct Reachable {
   bool complete = true;       // no bound was hit
 };
 
-Reachable find_reachable(PythonObjects& python, std::uint64_t compiled_fn, Deadline deadline);
+Reachable find_reachable(PythonObjects& python, std::uint64_t compiled_fn, LookDeadline deadline);
 
 }  // namespace dynprof

@@ -111,7 +111,8 @@ void TorchFacts::read_note(RemoteObjects& objects, const PythonRuntime& python,
 }
 
 TorchFacts::Wanted TorchFacts::wanted(std::uint64_t now_ns, bool compiling) const {
-  Wanted wanted{.history = history_is_old_ && now_ns >= next_history_ns_};
+  Wanted wanted{.history = history_is_old_ && now_ns >= next_history_ns_,
+                .times_longer = kLookTimesLonger};
   if (last_compile_ns_ == 0 || now_ns < next_look_ns_) return wanted;
   const std::uint64_t pause_ns = now_ns - std::min(now_ns, last_compile_ns_);
   const bool paused = !compiling && pause_ns >= kPauseNs;
@@ -119,11 +120,9 @@ TorchFacts::Wanted TorchFacts::wanted(std::uint64_t now_ns, bool compiling) cons
   if (!compiling && pause_ns >= kQuietNs && generated_until_now_ != Look::kWhole) {
     wanted.generated = Look::kWhole;
     wanted.time = kWholeAtMost;
-    wanted.times_longer = kLookTimesLonger;
   } else if (generated_until_now_ == Look::kNone) {
     wanted.generated = Look::kQuick;
     wanted.time = kQuickAtMost;
-    wanted.times_longer = kLookTimesLonger;
   }
   return wanted;
 }
