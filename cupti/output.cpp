@@ -12,7 +12,8 @@
 #include "cupti/probes.h"
 #include "cupti/state.h"
 
-// The last status, found by its symbol in the file's .symtab: tests read it from outside.
+// The last status, found by its symbol in the file's .symtab: tests read it from outside. Set when the
+// probe has fired and the file has it.
 extern "C" {
 __attribute__((visibility("hidden"), used)) dynprof_gpu_status dynprof_gpu_last_status{};
 }
@@ -185,9 +186,9 @@ void send_status(std::uint32_t code, std::uint32_t detail, std::uint32_t cupti_v
   now.foreign_buffers = counters.foreign_buffers;
   now.session = session;
   now.refused_calls = counters.refused_calls;
-  dynprof_gpu_last_status = now;
   probe_status(now);
   write_chunk(DYNPROF_GPU_CHUNK_STATUS, 0, &now, sizeof now);
+  dynprof_gpu_last_status = now;
 }
 
 }  // namespace dynprof_cupti
