@@ -1,6 +1,7 @@
 #include "symbolizer/attribution/graph_text.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace dynprof {
 namespace {
@@ -85,19 +86,36 @@ void take_inputs(std::string_view line, std::vector<GraphNode>& nodes, std::size
   }
 }
 
+// "# Module: L['self'].linear", before
 // "# File: /tmp/model.py:12 in forward, code: x = self.linear(x)"
 struct Place {
-  std::string line, code;
+  std::string line, code, module;
+  std::string next_module;  // of the "# File:" that comes
 };
 bool take_place(std::string_view text, Place& place) {
+  constexpr std::string_view kModule = "# Module: ";
   constexpr std::string_view kFile = "# File: ";
   constexpr std::string_view kCode = ", code: ";
+  if (text.starts_with(kModule)) {
+    place.next_module = text.substr(kModule.size());
+    return true;
+  }
   if (!text.starts_with(kFile)) return false;
   text.remove_prefix(kFile.size());
   const std::size_t code = std::min(text.find(kCode), text.size());
   place.line = text.substr(0, code);
   place.code = text.substr(std::min(code + kCode.size(), text.size()));
+  place.module = std::exchange(place.next_module, "");
   return true;
+}
+
+// "add = x + y  # seq_nr 12"
+void take_sequence(std::string_view& line, GraphNode& node) {
+  constexpr std::string_view kSequence = "  # seq_nr ";
+  const std::size_t at = line.rfind(kSequence);
+  if (at == std::string_view::npos) return;
+  node.sequence = line.substr(at + kSequence.size());
+  line = line.substr(0, at);
 }
 
 // add: "f32[2][1]cpu" = torch.ops.aten.add.Tensor(x, y);  x = y = None
@@ -120,6 +138,26 @@ bool take_node(std::string_view line, GraphNode& node) {
   return !node.operation.empty() && node.operation != "None";
 }
 
+// z += x;  z_1: "f32[2]" = z;  z = None
+bool take_in_place(std::string_view line, GraphNode& node) {
+  const std::size_t end = line.find(";  ");
+  const std::size_t sign = line.find("= ");
+  if (end == std::string_view::npos || sign > end) return false;
+  const std::size_t name = line.find(' ');
+  if (name >= sign || !is_name(line.substr(0, name))) return false;
+  GraphNode result;
+  if (!take_node(line.substr(end + 3), result)) return false;
+  node.name = std::move(result.name);
+  node.annotation = std::move(result.annotation);
+  node.dtype = std::move(result.dtype);
+  node.shape = std::move(result.shape);
+  node.strides = std::move(result.strides);
+  node.device = std::move(result.device);
+  node.operation = line.substr(name + 1, sign - name);  // "+="
+  take_names(line, node.inputs);
+  return true;
+}
+
 }  // namespace
 
 std::vector<GraphNode> read_graph(std::string_view text, std::size_t most) {
@@ -136,9 +174,12 @@ std::vector<GraphNode> read_graph(std::string_view text, std::size_t most) {
       continue;
     }
     GraphNode node;
-    if (!take_node(line, node)) continue;
+    std::string_view statement = line;
+    take_sequence(statement, node);
+    if (!take_node(statement, node) && !take_in_place(statement, node)) continue;
     node.line = place.line;
     node.code = place.code;
+    node.module = place.module;
     nodes.push_back(std::move(node));
   }
   return nodes;

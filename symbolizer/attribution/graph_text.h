@@ -1,4 +1,4 @@
-// The nodes of a graph from the code that torch printed of it: what each computes, its type, shape and
+// The nodes of a graph from the code that torch, or user/generated/fx_nodes.h, printed of it: what each computes, its type, shape and
 // strides where they are there, and the user's line.
 #pragma once
 
@@ -16,6 +16,9 @@ struct GraphNode {
   std::vector<std::string> inputs;  // names in its arguments: those of nodes, and others
   std::string line;                 // "/tmp/model.py:12 in forward"
   std::string code;                 // "x = self.linear(x)"
+  // Where the text was made from live nodes (user/generated/fx_nodes.h), else empty:
+  std::string module;    // "L['self']._modules['linear']"
+  std::string sequence;  // autograd's sequence number
 };
 
 // At most `most`; of any other text whatever looks like a node.

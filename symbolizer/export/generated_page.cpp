@@ -219,19 +219,26 @@ class Page {
   }
 
   void append_nodes(const std::vector<GraphNode>& nodes) {
-    if (std::none_of(nodes.begin(), nodes.end(),
-                     [](const GraphNode& node) { return !node.shape.empty(); })) {
-      return;
-    }
-    out_ +=
-        "\n| node | operation | type | shape | strides | device | line |\n"
-        "|---|---|---|---|---|---|---|\n";
+    const auto any = [&](auto field) {
+      return std::any_of(nodes.begin(), nodes.end(),
+                         [&](const GraphNode& node) { return !(node.*field).empty(); });
+    };
+    if (!any(&GraphNode::shape) && !any(&GraphNode::line)) return;
+    const bool modules = any(&GraphNode::module), sequences = any(&GraphNode::sequence);
+    out_ += fmt::format(
+        "\n| node | operation | type | shape | strides | device | line |{}{}\n"
+        "|---|---|---|---|---|---|---|{}{}\n",
+        modules ? " nn.Module |" : "", sequences ? " seq_nr |" : "", modules ? "---|" : "",
+        sequences ? "---|" : "");
     for (const GraphNode& node : nodes) {
-      out_ += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", markdown_code(node.name),
+      out_ += fmt::format("| {} | {} | {} | {} | {} | {} | {} |", markdown_code(node.name),
                           node.operation.empty() ? "(input)" : markdown_code(node.operation),
                           markdown_code(node.dtype), markdown_code(node.shape),
                           markdown_code(node.strides), markdown_code(node.device),
                           markdown_code(node.line));
+      if (modules) out_ += fmt::format(" {} |", markdown_code(node.module));
+      if (sequences) out_ += fmt::format(" {} |", markdown_code(node.sequence));
+      out_ += "\n";
     }
   }
 

@@ -17,6 +17,7 @@ import importlib.util
 import io
 import json
 import marshal
+import operator
 import sys
 import threading  # noqa: F401 (for the lines that it executes)
 import time
@@ -89,9 +90,46 @@ for kind in (DictCompileId, TupleCompileId, SlotCompileId):
 
 
 class GraphModule:
-    def __init__(self, code, compile_id=None):
-        self._code = code
+    def __init__(self, code, compile_id=None, graph=None):
+        if code is not None:
+            self._code = code
+        self._graph = graph
         self.meta = {"dynamo_compile_id": compile_id} if compile_id is not None else {}
+
+
+class Node:  # as in torch 2.6: all attributes are the instance's
+    def __init__(self, op, name, target, args=(), kwargs=None, meta=None):
+        self.op, self.name, self.target = op, name, target
+        self._args, self._kwargs = args, kwargs or {}
+        self.meta = meta or {}
+        self._next = self
+
+
+class Graph:
+    def __init__(self, nodes):
+        self._root = Node("root", "", "")
+        for node, following in zip([self._root, *nodes], [*nodes, self._root]):
+            node._next = following
+
+
+TensorMetadata = collections.namedtuple("TensorMetadata", "shape dtype requires_grad stride")
+
+
+def graph_of(number):
+    """What fx_nodes.h makes of it is in test_generated.py."""
+    x = Node("placeholder", "x", "x", meta={"tensor_meta": TensorMetadata((2, number), "d", False, (number, 1))})
+    meta = {
+        "stack_trace": f'  File "a.py", line 1, in g\n    g()\n  File "b.py", line {number}, in f\n    x + 1\n',
+        "nn_module_stack": {"m": ("L['self']", int), "n": ("L['self'].layer", int)},
+        "seq_nr": number,
+    }
+    add = Node("call_function", "add", operator.add, (x, number), meta=meta)
+    sub = Node("call_function", "sub", operator.isub, (add, -1.5), meta=meta)
+    part = Node("call_function", "part", operator.getitem, (sub, (slice(None, 2), Ellipsis, None)))
+    call = Node("call_function", "call", branches, ([part, (part,)], True), {"d": {"k": "it's"}})
+    view = Node("call_method", "view", "view", (call, 10**6), {"dim": 0.1})
+    layer = Node("call_module", "layer", "layers.0", (view,))
+    return Graph([x, add, sub, part, call, view, layer, Node("output", "output", "output", ((layer,),))])
 
 
 class CompiledFxGraph:
@@ -305,7 +343,7 @@ def make_compile(folder, number, kind, code):
     text = f"def forward(self, x{number}): return x{number}"
     LOADER.eval_cache[f"<eval_with_key>.{number}"] = text
     LOADER.eval_cache[f"<eval_with_key>.{number}0"] = text[:-1] + str(number)  # equal, not the same
-    SCOPE[name] = compiled_function(GraphModule(text, compile_id), *graphs)
+    SCOPE[name] = compiled_function(GraphModule(text, compile_id, graph_of(number)), *graphs)
     SCOPE[resume] = resume_of(code, f"torch_dynamo_resume_in_{code.co_name}_at_7")
     ORIGINALS[transformed] = code
     CleanupManager.instance[transformed] = [
@@ -352,9 +390,22 @@ def forge(folder, rows):
     def graph():
         return deep, wide_tree, cycle, module_one, module_two
 
-    module_one = GraphModule("code of 7/7", SlotCompileId(7, 7))
-    module_two = GraphModule(12345, "0/0")
-    module_three = GraphModule("code of 8/8", SlotCompileId(8, 8))
+    tangle = []
+    tangle.append((tangle, tangle, {"k": tangle}))
+    nodes = [
+        Node("call_function", "a", operator.add, (tangle, 1), {"k": tangle}, {"stack_trace": 'File "x', "seq_nr": -1}),
+        Node("call_function", "../\x1b[31m\n" * 9, 17, (b"", 1 << 200, object()), {1: 2}, {"nn_module_stack": {}}),
+        Node("call_method", "b", "m" * 100_000, None, None, {"tensor_meta": TensorMetadata(7, 7, 7, 7)}),
+        Node("output", "o", "o", (), None, {"stack_trace": 'File "x", line y, in z', "seq_nr": 1 << 80}),
+    ]
+    long = Graph([*nodes, *(Node("call_function", f"n{i}", operator.add, (tangle, tangle)) for i in range(5_000))])
+    endless = Graph([Node("call_function", "d", operator.add, (1, 2), meta={"seq_nr": 1})])
+    endless._root._next._next = endless._root._next  # never back to the root
+    broken = Graph([Node("call_function", "c", operator.add, (1, 2))])
+    broken._root._next._next = "no node"
+    module_one = GraphModule("code of 7/7", SlotCompileId(7, 7), long)
+    module_two = GraphModule(12345, "0/0", broken)
+    module_three = GraphModule("code of 8/8", SlotCompileId(8, 8), endless)
     graph.more = module_three  # two compiles in one graph: neither is certain
     name = "__compiled_fn_9/../../../escape_\x1b[31m"
     SCOPE[name] = graph

@@ -16,7 +16,22 @@ pytestmark = pytest.mark.pythons(last="3.15")
 PROGRAMS = support.REPO / "tests" / "programs"
 LOOKALIKE = PROGRAMS / "generated_lookalike.py"
 JOB = PROGRAMS / "generated_job.py"
-NO_CAPTURED_CODE = "the captured graphs of"
+# Of the look-alike's graph_of().
+GRAPH = """\
+def forward(self, x: "'d'[2, {0}][{0}, 1]"):
+
+    # Module: L['self'].layer
+    # File: b.py:{0} in f, code: x + 1
+    add = x + {0}  # seq_nr {0}
+    add -= -1.5;  sub = add  # seq_nr {0}
+
+    # No stack trace
+    part = sub[(slice(None, 2, None), Ellipsis, None)]
+    call = __main__.branches([part, (part,)], True, d = {{'k': 'it\\'s'}})
+    view = call.view(1000000, dim = 0.1)
+    layer = self.layers.0(view)
+    return (layer,)
+"""
 
 
 # ---- every CPython, with look-alikes of torch's objects -------------------------------------------
@@ -49,6 +64,7 @@ def test_finds_what_each_compile_made(interpreter, spawn, tmp_path):
         graphs = found.contents("fx_graph", trace_id)
         assert graphs == {
             "captured_graph.py": f"def forward(self, x{number}): return x{number}",
+            "captured_graph_nodes.py": GRAPH.format(number),
             "joint_graph.py": "the joint graph",
             "forward_post_grad_graph.py": f"post grad of c{number}forward",
             "backward_post_grad_graph.py": f"post grad of c{number}backward",
@@ -118,7 +134,10 @@ def test_forged_objects_are_rejected(interpreter, spawn, tmp_path):
     assert any("too many objects" in sentence for sentence in found.missing)
     graphs = found.contents("fx_graph", "")
     assert {"code of 7/7", "code of 8/8"} <= set(graphs.values())
-    big = [f for f in found.files if f["truncated"]]
+    [long] = [f for f in found.all("fx_graph", "") if f["origin"] == "GraphModule._graph"]
+    assert long["truncated"] and long["size"] <= 4 << 20 and "\x1b" not in long["content"]
+    assert "    n100 = " in long["content"] and "    n4000 = " not in long["content"]
+    big = [f for f in found.files if f["truncated"] and f is not long]
     assert [(f["origin"], f["size"]) for f in big] == [("<eval_with_key>.big", 4 << 20)]
     assert "is not an absolute path" in " ".join(f["problem"] for f in found.files)
     assert not any("root:" in f["content"] for f in found.files)
@@ -309,11 +328,11 @@ def test_graphs_of_each_backend(job):
     assert 'arg0_1: "f32[3][1]cpu"' in post_grad  # with shapes
     for aot in ("3/0", "4/0"):
         assert {"forward_graph.py", "backward_graph.py"} <= names[aot]
-    assert names["5/1"] == {"inference_graph.py"}
+    assert names["5/1"] == {"captured_graph.py", "inference_graph.py", "inference_graph_nodes.py"}
     for eager in ("6/0", "7/0", "8/0", "8/1"):
-        assert names[eager] == {"captured_graph.py"}
+        assert names[eager] == {"captured_graph.py", "captured_graph_nodes.py"}
     assert "linear" in job.found.contents("fx_graph", "6/0")["captured_graph.py"]
-    assert all(sentence.startswith(NO_CAPTURED_CODE) for sentence in job.found.missing)
+    assert job.found.missing == []
 
 
 def test_resume_functions_say_what_they_resume(job):

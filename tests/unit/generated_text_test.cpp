@@ -71,6 +71,39 @@ TEST(GraphText, NodesHaveShapesStridesAndLines) {
   EXPECT_EQ(read_graph(kGraph, 2).size(), 2u);
 }
 
+TEST(GraphText, NodesOfLiveGraphsHaveModulesAndSequenceNumbers) {
+  std::vector<GraphNode> nodes = read_graph(
+      "def forward(self, x: \"f32[2][1]\"):\n"
+      "\n"
+      "    # Module: L['self'].first\n"
+      "    # File: /tmp/model.py:12 in forward, code: x = self.first(x)\n"
+      "    add: \"f32[2][1]\" = x + 1  # seq_nr 12\n"
+      "\n"
+      "    # File: /tmp/model.py:13 in forward, code: x += 1\n"
+      "    add += 1;  add_1: \"f32[2][1]\" = add  # seq_nr 13\n"
+      "    relu = add_1.relu()  # seq_nr 14\n"
+      "\n"
+      "    # No stack trace\n"
+      "    sum_1 = relu.sum()\n",
+      100);
+  ASSERT_EQ(nodes.size(), 5u);
+  EXPECT_EQ(nodes[0].shape, "[2]");
+  EXPECT_EQ(nodes[1].module, "L['self'].first");
+  EXPECT_EQ(nodes[1].sequence, "12");
+  EXPECT_EQ(nodes[1].inputs, Texts{"x"});
+  EXPECT_EQ(nodes[2].name, "add_1");
+  EXPECT_EQ(nodes[2].operation, "+=");
+  EXPECT_EQ(nodes[2].inputs, Texts{"add"});
+  EXPECT_EQ(nodes[2].strides, "[1]");
+  EXPECT_EQ(nodes[2].sequence, "13");
+  const GraphNode& relu = nodes[3];
+  EXPECT_EQ(relu.module, "");
+  EXPECT_EQ(relu.line, "/tmp/model.py:13 in forward");
+  EXPECT_EQ(relu.sequence, "14");
+  EXPECT_EQ(nodes.back().line, "");
+  EXPECT_EQ(nodes.back().sequence, "");
+}
+
 TEST(GraphText, OtherTextHasNoNodes) {
   for (const char* text : {"", "def forward(", "def forward(self, x: \"", "a: \"",
                            "a: \"f32[\" = b(", "x y = z", "# File: ", "del x", "x = None"})

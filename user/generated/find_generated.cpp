@@ -34,7 +34,7 @@ class Finder {
     }
     GuardReasons reasons(python_, codes_.lists, wanted_guards());
     reasons_ = &reasons;
-    FxSources sources(python_, collector_);
+    FxSources sources(python_, collector_, deadline_);
     InductorFiles inductor(python_, files_, collector_);
     CodeObjectFiles code_files(python_, files_, collector_, codes_);
     for (const CompiledCode& code : codes_.codes) {
@@ -52,6 +52,7 @@ class Finder {
     for (const GuardManager& guards : codes_.other_guards) add_guards(guards, nullptr);
     inductor.add_others();
     sources.add_others();
+    sources.add_nodes();
     note_missing();
     reasons_ = nullptr;
     return collector_.take();

@@ -1,10 +1,12 @@
 #include "user/generated/guard_managers.h"
 
+#include <algorithm>
 #include <array>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "user/generated/gc_walk.h"
+#include "user/generated/leaf_guards.h"
 
 namespace dynprof {
 namespace {
@@ -117,6 +119,18 @@ void read_parts(PythonObjects& python, std::optional<std::uint64_t> list, std::s
   }
 }
 
+// Of the guards in C++ those that are not among `parts`: "4 <= L['x'].size()[0]  # if x.size(0) > 3: ..."
+std::vector<std::string> shape_guards(PythonObjects& python, std::uint64_t manager,
+                                      const std::vector<std::string>& parts,
+                                      std::size_t max_bytes) {
+  std::vector<std::string> texts = root_guard_texts(python, manager, max_bytes);
+  std::erase_if(texts, [&](const std::string& text) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const std::string& part) { return text.starts_with(part); });
+  });
+  return texts;
+}
+
 }  // namespace
 
 GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
@@ -136,7 +150,8 @@ std::optional<GuardText> read_guards(PythonObjects& python, const GuardManager& 
   GuardText text;
   read_parts(python, list, max_bytes, text.parts, text.truncated);
   if (text.parts.empty()) return std::nullopt;
-  if (guards.check_manager != 0) {
+  text.shape_parts = shape_guards(python, guards.manager, text.parts, max_bytes);
+  if (text.shape_parts.empty() && guards.check_manager != 0) {
     auto shapes =
         python.attribute(guards.check_manager, {"shape_code_parts", "verbose_code_parts", "exprs"});
     read_parts(python, shapes, max_bytes, text.shape_parts, text.truncated);

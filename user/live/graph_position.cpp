@@ -2,38 +2,23 @@
 
 #include <utility>
 
+#include "user/target/fx_node.h"
 #include "user/target/snapshot_memory.h"
-#include "user/target/torch_layout.h"
 
 namespace dynprof {
 namespace {
 
 constexpr std::string_view kLowering = "torch/_inductor/graph.py";
 constexpr std::string_view kInterpreter = "torch/fx/interpreter.py";
-constexpr int kMaxBases = 8;
 
 }  // namespace
-
-// Node._next is a member of the base class _NodeBase, which is written in C.
-std::optional<std::uint64_t> GraphPositions::next_offset(std::uint64_t node) {
-  std::uint64_t type = view_.objects.type_of(node).value_or(0);
-  for (int depth = 0; type != 0 && depth < kMaxBases; ++depth) {
-    if (view_.objects.type_name(type).ends_with("NodeBase")) {
-      auto paths = attribute_paths(view_.objects, type, "_next");
-      if (!paths || paths->path.steps != 1 || paths->path.offset[0] < 0) return std::nullopt;
-      return static_cast<std::uint64_t>(paths->path.offset[0]);
-    }
-    type = view_.memory().read_pointer(type + view_.runtime.layout.type_base).value_or(0);
-  }
-  return std::nullopt;
-}
 
 bool GraphPositions::learn(std::uint64_t graph, std::size_t count) {
   graph_ = graph;
   count_ = count;
   index_.clear();
   auto root = view_.values.attribute(graph, "_root");
-  auto next = root ? next_offset(*root) : std::nullopt;
+  auto next = root ? node_member_offset(view_.objects, *root, "_next") : std::nullopt;
   if (!next) return false;
   SnapshotMemory pages(view_.memory());
   std::uint64_t node = *root;

@@ -30,7 +30,6 @@ class GraphPositions {
 
  private:
   bool learn(std::uint64_t graph, std::size_t count);
-  std::optional<std::uint64_t> next_offset(std::uint64_t node);
 
   TargetView& view_;
   std::uint64_t graph_ = 0;  // that `index_` is of

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "symbolizer/attribution/user_packages.h"
-#include "user/target/torch_layout.h"
+#include "user/target/fx_node.h"
 
 namespace dynprof {
 namespace {
@@ -21,7 +21,6 @@ constexpr std::size_t kMaxStackTrace = 65'536;  // characters
 constexpr std::size_t kMaxTraceLines = 64;
 constexpr std::size_t kMaxModules = 256;  // inside each other
 constexpr std::size_t kMaxModuleName = 512;
-constexpr int kMaxBases = 8;
 
 class Reader {
  public:
@@ -112,22 +111,6 @@ class Reader {
     return number && *number > 0 && *number <= INT32_MAX ? static_cast<std::int32_t>(*number) : 0;
   }
 
-  // Node.meta: an attribute, or in torch 2.13 a member of the base class _NodeBase, which is written in
-  // C and has its descriptor.
-  std::optional<std::uint64_t> meta_of(std::uint64_t node) {
-    if (!view_.values.is_a(node, "Node")) return std::nullopt;
-    if (auto meta = view_.values.attribute(node, "meta")) return meta;
-    std::uint64_t type = view_.objects.type_of(node).value_or(0);
-    for (int depth = 0; type != 0 && depth < kMaxBases; ++depth) {
-      if (view_.objects.type_name(type).ends_with("_NodeBase")) {
-        auto paths = attribute_paths(view_.objects, type, "meta");
-        return paths ? follow_path(view_.memory(), node, paths->path) : std::nullopt;
-      }
-      type = view_.memory().read_pointer(type + view_.runtime.layout.type_base).value_or(0);
-    }
-    return std::nullopt;
-  }
-
   // {key: (source, class)}, outermost first.
   std::string module_of(std::optional<std::uint64_t> stack) {
     auto modules = stack ? view_.values.dict_items(*stack, kMaxModules) : std::nullopt;
@@ -140,7 +123,7 @@ class Reader {
   void node(const StackFrame& frame, LineUse kind) {
     auto node = view_.local(frame, "n");
     if (!node) return;
-    auto meta = meta_of(node->value);
+    auto meta = FxNodeReader(view_.values).attribute(node->value, "meta");
     auto text = meta ? view_.objects.dict_get(*meta, "stack_trace") : std::nullopt;
     auto trace = text ? view_.values.read_str(*text, kMaxStackTrace) : std::nullopt;
     if (!trace) return;
