@@ -25,8 +25,7 @@ check: setup test-interpreters  ## everything: style, unit tests (plain and sani
 	$(Q)for list in tests kernels; do scripts/setup.sh packages scripts/packages-$$list.txt || \
 	  echo "note: the tests that need them are skipped"; done
 	$(Q)$(MAKE) --no-print-directory all test-binaries
-	$(Q)$(MAKE) --no-print-directory SAN=1 unit fuzz-replays
-	$(Q)scripts/check.py --beside older-kernels,reading,unit-san,fuzz,tidy style unit load runtime
+	$(Q)scripts/check.py --beside older-kernels,reading,build-san,unit-san,fuzz,tidy style unit load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
 
 # CPythons newer than those of Debian 12, where they are available.

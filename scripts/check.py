@@ -35,7 +35,11 @@ TIDY_SECONDS = 300  # of new work; it runs beside other steps
 # Tests that load no BPF program and measure no time: they may run beside those that do.
 READING = (
     "tests/compat",
-    *(f"tests/runtime/test_{name}.py" for name in ("compiles", "dump", "generated", "graph_nodes", "target", "values")),
+    *(
+        f"tests/runtime/test_{name}.py"
+        for name in "compiles cupti_library cupti_life cupti_subscribers".split()
+        + "dump generated graph_nodes target values".split()
+    ),
 )
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
@@ -224,6 +228,11 @@ def step_unit():
     return unit("unit", BUILD)
 
 
+def step_build_san():
+    """What the two steps below run."""
+    return tool("build-san", [*MAKE, f"-j{os.cpu_count()}", "SAN=1", "unit", "fuzz-replays"])
+
+
 def step_unit_san():
     """Several times slower than the plain ones, so on every CPU."""
     return unit("unit-san", BUILD / "san", shards=os.cpu_count())
@@ -286,6 +295,7 @@ STEPS = {
     "style": step_style,
     "tidy": step_tidy,
     "unit": step_unit,
+    "build-san": step_build_san,
     "unit-san": step_unit_san,
     "fuzz": step_fuzz,
     "load": step_load,

@@ -5,6 +5,7 @@
   interpreter          the test runs once per CPython found, 3.10-3.13 unless marked
                        @pytest.mark.pythons("3.8", "3.13"); @pytest.mark.pythons(linkage="static");
                        3.14 and later only where a mark asks for them (support.unpacked_interpreters)
+  wanted_interpreters  those that `interpreter` would be, in a list
   interpreters         all CPythons found, 3.8 and later
   venv_python          path of the venv's python (torch 2.13.0, snakeviz, gprof2dot, flameprof)
   require_root_bpf     skips, naming the reason, where BPF programs cannot be loaded
@@ -75,6 +76,11 @@ def repo():
 @pytest.fixture(scope="session")
 def build():
     return support.BUILD
+
+
+@pytest.fixture
+def wanted_interpreters(request):
+    return _wanted_interpreters(request.node.get_closest_marker("pythons"))
 
 
 @pytest.fixture(scope="session")

@@ -272,6 +272,9 @@ def test_the_whole_table_has_torchs_functions_sizes_and_depths(traced):
                 if key[0] == "scaled":
                     assert rows[key][1] < depth
                     depth = rows[key][1]
+                elif key[0] == "<genexpr>":  # on CPython 3.10 torch's own sum() runs it, two calls further in
+                    assert rows[key][1] >= depth
+                    depth = rows[key][1]
                 assert rows[key] == (size, depth), (name, key)
                 compared += 1
             stats = traced.profiles[name].values()

@@ -1,6 +1,7 @@
 """`record --gpu on` of a CPython that was started without the library: it is loaded, what the job does on the fake GPU
 is recorded as if it had been there from the start, and where it cannot be loaded the note says why."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -65,17 +67,29 @@ def test_recorded_as_if_it_had_been_there(dynprof, spawn, tmp_path, interpreter)
     assert job.wait() == 0, job.text
 
 
-def test_a_main_thread_without_a_safe_point(dynprof, spawn, tmp_path, interpreter):
-    job = start_job(spawn, interpreter.path, library=False)  # it waits in read()
-    run = record(dynprof, tmp_path / "out", job)
-    run.wait_for_err("uses CUDA without libdynprof_cupti.so")
-    tell(job, "launch 20")
-    done = stop(run)
-    assert NOT_LOADED in done.err and "ran no Python code for 5000 ms" in done.err, done
-    assert len(GpuDump(tmp_path / "out").calls) == 20
-    inside = Path(f"/proc/{job.pid}/maps").read_text()
-    assert "libdynprof_cupti" not in inside and "/dev/zero" not in inside
-    assert leftovers.changed_code(job.pid) == []
+def test_main_threads_without_a_safe_point(spawn, tmp_path, wanted_interpreters):
+    """Each is given five seconds, so all are recorded at once."""
+    assert wanted_interpreters
+    with contextlib.ExitStack() as runners, ThreadPoolExecutor() as waiting:
+
+        def recorded(numbered):
+            number, interpreter = numbered
+            job = start_job(spawn, interpreter.path, library=False)  # it waits in read()
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            runner = support.Dynprof(folder)
+            runners.callback(runner.close)
+            run = record(runner, folder / "out", job)
+            run.wait_for_err("uses CUDA without libdynprof_cupti.so", timeout=60)
+            tell(job, "launch 20")
+            return job, folder / "out", stop(run)
+
+        for job, out, done in waiting.map(recorded, enumerate(wanted_interpreters)):
+            assert NOT_LOADED in done.err and "ran no Python code for 5000 ms" in done.err, done
+            assert len(GpuDump(out).calls) == 20
+            inside = Path(f"/proc/{job.pid}/maps").read_text()
+            assert "libdynprof_cupti" not in inside and "/dev/zero" not in inside
+            assert leftovers.changed_code(job.pid) == []
 
 
 def test_a_file_that_the_target_cannot_read(dynprof, spawn, tmp_path, venv_python):

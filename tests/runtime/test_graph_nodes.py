@@ -9,6 +9,7 @@ import pytest
 import support
 from generated_found import Found
 
+TITLE = "# On shapes, with their origin\n"
 JOB = support.REPO / "tests" / "programs" / "graph_nodes_job.py"
 
 
@@ -119,5 +120,7 @@ def test_guards_on_shapes_are_torchs(job):
     assert len(with_guards) >= 2
     assert any("L['x'].size()[0] <= 3" in text for texts in with_guards.values() for text in texts)
     for trace_id, texts in job.truth["shape_guards"].items():
-        _, _, ours = job.found.one("guards", trace_id)["content"].partition("# On shapes, with their origin\n")
-        assert ours.splitlines() == texts, trace_id
+        guards, _, on_shapes = job.found.one("guards", trace_id)["content"].partition(TITLE)
+        listed = {line.partition("  # ")[0] for line in guards.splitlines()}
+        # torch 2.15 has them among the others as well, where each has the reason that is its alone.
+        assert on_shapes.splitlines() == texts or {text.partition("  # ")[0] for text in texts} <= listed, trace_id

@@ -125,8 +125,9 @@ std::vector<std::string> shape_guards(PythonObjects& python, std::uint64_t manag
                                       std::size_t max_bytes) {
   std::vector<std::string> texts = root_guard_texts(python, manager, max_bytes);
   std::erase_if(texts, [&](const std::string& text) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](const std::string& part) { return text.starts_with(part); });
+    return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+      return !part.empty() && text.starts_with(part);
+    });
   });
   return texts;
 }
