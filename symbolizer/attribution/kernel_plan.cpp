@@ -199,6 +199,39 @@ void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad) {
   add_cpp_lines(plan, post_grad);
 }
 
+void add_modules(KernelPlan& plan, const std::vector<GraphNode>& captured) {
+  std::unordered_map<std::string_view, std::string_view> by_name;
+  std::unordered_map<std::string_view, std::vector<std::string>> by_line;
+  for (const GraphNode& node : captured) {
+    if (!node.module.empty()) by_name.emplace(node.name, node.module);
+    // An operator in no module may be on the line of one that is.
+    if (!node.line.empty() && !node.operation.empty()) {
+      std::vector<std::string>& modules = by_line[node.line];
+      if (std::find(modules.begin(), modules.end(), node.module) == modules.end())
+        modules.push_back(node.module);
+    }
+  }
+  for (PlannedKernel& kernel : plan.kernels) {
+    // The comment above a call of a library also has the nodes of its arguments.
+    const bool exact = kernel.language != "extern";
+    for (const std::string& name : exact ? kernel.sources : std::vector<std::string>()) {
+      const auto module = by_name.find(name);
+      if (module != by_name.end()) add_once(kernel.modules, std::string(module->second));
+    }
+    if (!kernel.modules.empty()) continue;
+    for (const std::string& line : kernel.lines) {
+      const auto modules = by_line.find(line);
+      const bool known = modules != by_line.end() && modules->second.size() == 1 &&
+                         !modules->second.front().empty();
+      if (!known) {
+        kernel.modules.clear();
+        break;
+      }
+      add_once(kernel.modules, modules->second.front());
+    }
+  }
+}
+
 std::string kernel_plan_json(const KernelPlan& plan) {
   auto list = [](const std::vector<std::string>& texts) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
@@ -213,7 +246,8 @@ std::string kernel_plan_json(const KernelPlan& plan) {
                        {"operators", list(kernel.operators)},
                        {"source_nodes", list(kernel.sources)},
                        {"nodes", list(kernel.nodes)},
-                       {"lines", list(kernel.lines)}});
+                       {"lines", list(kernel.lines)},
+                       {"modules", list(kernel.modules)}});
   }
   nlohmann::ordered_json json = {{"benchmark", plan.has_arguments}, {"kernels", kernels}};
   return json.dump(1) + "\n";

@@ -20,6 +20,8 @@ struct PlannedKernel {
   std::vector<std::string> sources;    // nodes of the captured graph
   std::vector<std::string> nodes;      // nodes of the post-grad graph
   std::vector<std::string> lines;      // of the user's, by the nodes; filled in by add_lines()
+  // As torch names them, "L['self'].layers.0"; filled in by add_modules().
+  std::vector<std::string> modules;
 };
 
 // A kernel that the wrapper runs, in the order of the wrapper.
@@ -45,6 +47,10 @@ KernelPlan read_kernel_plan(std::string_view wrapper, std::size_t most);
 // node of that graph: it gets the line of the only node with its operator, where there is one. C++ kernels: see
 // cpp_kernel_lines.h.
 void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad);
+
+// The nn.Modules of each kernel, from the nodes of the captured graph: of those it was made of where Inductor names
+// them (Triton kernels), else of its lines, where all operators on each of them are of one module.
+void add_modules(KernelPlan& plan, const std::vector<GraphNode>& captured);
 
 std::string kernel_plan_json(const KernelPlan& plan);
 

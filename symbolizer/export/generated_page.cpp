@@ -9,6 +9,7 @@
 
 #include "symbolizer/attribution/graph_text.h"
 #include "symbolizer/attribution/kernel_plan.h"
+#include "symbolizer/attribution/kernel_sources.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/export/guard_text.h"
 #include "symbolizer/export/markdown.h"
@@ -250,18 +251,20 @@ class Page {
         if (post_grad && graph.direction == copy.direction)
           add_lines(plan, read_graph(content(graph), kMaxNodes));
       });
+      if (const GeneratedCopy* captured = captured_nodes(generated_.files(), copy))
+        add_modules(plan, read_graph(content(*captured), kMaxNodes));
       out_ += fmt::format("\n## Kernels of [{}]({})\n\n", copy.name, copy.name);
       out_ +=
-          "| kernel | made by | launches | operators | graph nodes | lines |\n"
-          "|---|---|---|---|---|---|\n";
+          "| kernel | made by | launches | operators | graph nodes | lines | nn.Modules |\n"
+          "|---|---|---|---|---|---|---|\n";
       for (const PlannedKernel& kernel : plan.kernels) {
         const std::vector<std::string>& nodes =
             kernel.nodes.empty() ? kernel.sources : kernel.nodes;
-        out_ += fmt::format("| {} | {} | {} | {} | {} | {} |\n", markdown_code(kernel.name),
-                            markdown_text(kernel.language), kernel.launches,
-                            markdown_code(joined(kernel.operators), 400),
-                            markdown_code(joined(nodes), 400),
-                            markdown_code(joined(kernel.lines), 400));
+        out_ += fmt::format(
+            "| {} | {} | {} | {} | {} | {} | {} |\n", markdown_code(kernel.name),
+            markdown_text(kernel.language), kernel.launches,
+            markdown_code(joined(kernel.operators), 400), markdown_code(joined(nodes), 400),
+            markdown_code(joined(kernel.lines), 400), markdown_code(joined(kernel.modules), 400));
       }
       append_benchmark(copy, plan);
       pages_.push_back(

@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kMaxRows = 20;
 constexpr std::size_t kMaxLines = 3;
 constexpr std::size_t kKernelColumns = 38;
+constexpr std::size_t kModuleIndent = 28;  // below the kernel's name
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -33,7 +34,7 @@ struct Row {
   bool gpu = false;
   std::string name;
   std::set<std::string> ids;
-  std::vector<std::string> lines;  // see KernelSources
+  KernelSource source;
 };
 
 class Kernels {
@@ -80,11 +81,11 @@ class Kernels {
     for (const auto& [hash, files] : by_stem) {
       const auto sum = sums.find(&files);
       if (sum == sums.end()) continue;
-      Row row{.ns = sum->second, .name = files.front()->kernel, .ids = {}, .lines = {}};
+      Row row{.ns = sum->second, .name = files.front()->kernel, .ids = {}, .source = {}};
       for (const GeneratedCopy* file : files) {
         const bool backward = file->direction == "backward";
         add_id(row, file->id, backward);
-        add_lines(row, sources_.of(file->pid, file->id, backward, file->kernel));
+        add_source(row, sources_.of(file->pid, file->id, backward, file->kernel));
       }
       rows_.push_back(std::move(row));
     }
@@ -102,19 +103,22 @@ class Kernels {
       add_id(row, kernel.id, kernel.backward);
       for (const GeneratedCopy& file : files_)
         if (file.kind == "wrapper" && file.id == kernel.id)
-          add_lines(row, sources_.of(file.pid, kernel.id, kernel.backward, name));
+          add_source(row, sources_.of(file.pid, kernel.id, kernel.backward, name));
     }
     for (auto& [name, row] : by_name)
-      if (!row.lines.empty()) rows_.push_back(std::move(row));
+      if (!row.source.lines.empty()) rows_.push_back(std::move(row));
   }
 
   static void add_id(Row& row, const TraceId& id, bool backward) {
     if (is_valid(id)) row.ids.insert((backward ? "bw " : "") + id.text());
   }
-  static void add_lines(Row& row, const std::vector<std::string>& lines) {
-    for (const std::string& line : lines)
-      if (std::find(row.lines.begin(), row.lines.end(), line) == row.lines.end())
-        row.lines.push_back(line);
+  static void add_source(Row& row, const KernelSource& source) {
+    add_new(row.source.lines, source.lines);
+    add_new(row.source.modules, source.modules);
+  }
+  static void add_new(std::vector<std::string>& all, const std::vector<std::string>& some) {
+    for (const std::string& one : some)
+      if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
   }
 
   const Selection& selection_;
@@ -139,21 +143,36 @@ std::string lines_text(const std::vector<std::string>& lines) {
   return text.empty() ? "-" : text;
 }
 
+// "in Transformer.layers.0", "in Transformer.layers.0 and 1 more"
+std::string modules_text(const KernelSource& source) {
+  if (source.modules.empty()) return "";
+  const std::size_t count = source.modules.size();
+  const std::string& first = source.modules.front();
+  if (count > 1) return fmt::format("in {} and {} more", first, count - 1);
+  return "in " + first;
+}
+
 }  // namespace
 
 void append_kernels(std::string& out, const Selection& selection) {
   const std::vector<Row> rows = Kernels(selection).rows();
   if (rows.empty()) return;
-  append_comment(out,
-                 "Generated kernels: time in the code that Inductor generated, and the lines that "
-                 "its operators come from, where they are known. A C++ kernel may have more.");
+  append_comment(
+      out,
+      "Generated kernels: time in the code that Inductor generated, and the lines "
+      "and nn.Modules that its operators come from, where they are known. A C++ kernel may "
+      "have more.");
   out += "#\n#  Time s   On  Trace id    " + cell("Kernel", kKernelColumns) + "  Lines\n";
   out += "# .......  ...  ..........  " + std::string(kKernelColumns, '.') + "  .....\n#\n";
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRows); ++i) {
     const std::string line =
         fmt::format("{:>9.3f}  {}  {}  {}  ", seconds(rows[i].ns), rows[i].gpu ? "GPU" : "CPU",
                     cell(ids_text(rows[i].ids), 10), cell(rows[i].name, kKernelColumns));
-    out += line + cut(lines_text(rows[i].lines), kReportColumns - display_width(line), true) + '\n';
+    const std::vector<std::string>& lines = rows[i].source.lines;
+    out += line + cut(lines_text(lines), kReportColumns - display_width(line), true) + '\n';
+    const std::string modules = modules_text(rows[i].source);
+    if (modules.empty()) continue;
+    out += std::string(kModuleIndent, ' ') + cut(modules, kReportColumns - kModuleIndent) + '\n';
   }
   if (rows.size() > kMaxRows)
     append_comment(out, fmt::format("{} more, each less", grouped(rows.size() - kMaxRows)));

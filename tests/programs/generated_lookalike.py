@@ -325,7 +325,7 @@ def compiled_function(graph, forward, backward):
     return entry
 
 
-def make_compile(folder, number, kind, code):
+def make_compile(folder, number, kind, code, with_graph=True):
     """A transformed code with all that belongs to it."""
     compile_id = kind(number, 0)
     name = f"__compiled_fn_{number}_0123"
@@ -343,7 +343,7 @@ def make_compile(folder, number, kind, code):
     text = f"def forward(self, x{number}): return x{number}"
     LOADER.eval_cache[f"<eval_with_key>.{number}"] = text
     LOADER.eval_cache[f"<eval_with_key>.{number}0"] = text[:-1] + str(number)  # equal, not the same
-    SCOPE[name] = compiled_function(GraphModule(text, compile_id, graph_of(number)), *graphs)
+    SCOPE[name] = compiled_function(GraphModule(text, compile_id, graph_of(number) if with_graph else None), *graphs)
     SCOPE[resume] = resume_of(code, f"torch_dynamo_resume_in_{code.co_name}_at_7")
     ORIGINALS[transformed] = code
     CleanupManager.instance[transformed] = [
@@ -445,7 +445,7 @@ def churn(folder):
     code = branches.__code__
     for number in range(10, 1 << 30):
         sources = dict(LOADER.eval_cache)
-        make_compile(folder, 10 + number % 40, SlotCompileId, code)
+        make_compile(folder, 10 + number % 40, SlotCompileId, code, with_graph=number % 4 == 0)
         if number % 40 == 0:
             LOADER.eval_cache = sources
             for table in (ORIGINALS, CleanupManager.instance, ContinueExecutionCache.cache):
@@ -457,7 +457,7 @@ def churn(folder):
             # Else the target grows, each look takes longer and finds more that is dead.
             release_all()
             gc.collect()
-        time.sleep(0.001)
+        time.sleep(0.02)  # so that some of 40 are unchanged while two looks are taken
 
 
 def collect():

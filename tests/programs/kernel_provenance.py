@@ -1,7 +1,8 @@
 """What torch itself says of which nodes its C++ kernels are made of: kernel_provenance.py FOLDER
 
 Compiles some models for the CPU, forward and backward, with provenance tracking on and without running a compiler. Of
-each graph it writes N.wrapper.py, N.graph.txt (post-grad, as torch logs it) and N.json ({kernel: [nodes]}).
+each graph it writes N.wrapper.py, N.graph.txt (post-grad, as torch logs it) and N.json ({"nodes": {kernel: [nodes]},
+"modules": {node: nn.Module}}); a model has two graphs. Prints "ready", and ends at the end of its input.
 """
 
 import json
@@ -58,6 +59,15 @@ class Convolutions(nn.Module):
         return self.head(y.mean((2, 3)).tanh()).softmax(-1)
 
 
+def modules_of(graph):
+    found = {}
+    for node in graph.nodes:
+        stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
+        if stack:
+            found[node.name] = list(stack.values())[-1][0]
+    return found
+
+
 class NotRun:
     def __call__(self, *arguments, **named):
         pass
@@ -74,7 +84,7 @@ def keep_what_inductor_writes():
     def codegen(self):
         written = lowered(self)
         nodes = dict(torch._inductor.debug._inductor_triton_kernel_to_post_grad_node_info)
-        WRAPPERS.append((written[0].value, nodes))
+        WRAPPERS.append((written[0].value, nodes, modules_of(self.module.graph)))
         return written
 
     trace_structured, compile_fx.trace_structured = compile_fx.trace_structured, logged
@@ -87,16 +97,21 @@ def keep_what_inductor_writes():
 def main():
     keep_what_inductor_writes()
     torch.manual_seed(0)
+    compiled = []
     for model, x in ((Layers(), torch.randn(4, 6, 8)), (Convolutions(), torch.randn(2, 3, 8, 8))):
-        torch.compile(model)(x)
+        compiled.append(torch.compile(model))
+        compiled[-1](x)
     folder = Path(sys.argv[1])
-    for number, (text, (wrapper, nodes)) in enumerate(zip(GRAPHS, WRAPPERS, strict=True)):
+    for number, (text, (wrapper, nodes, modules)) in enumerate(zip(GRAPHS, WRAPPERS, strict=True)):
         (folder / f"{number}.graph.txt").write_text(text)
         (folder / f"{number}.wrapper.py").write_text(wrapper)
         truth = {}
         for handle, names in nodes.items():
             truth.setdefault(handle.rpartition(":")[0], []).extend(names)
-        (folder / f"{number}.json").write_text(json.dumps(truth))
+        (folder / f"{number}.json").write_text(json.dumps({"nodes": truth, "modules": modules}))
+    print("ready", flush=True)
+    sys.stdin.read()
+    return compiled
 
 
 main()

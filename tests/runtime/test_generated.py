@@ -153,7 +153,7 @@ def test_a_target_that_changes_all_the_while(interpreter, spawn, tmp_path):
     target.send("threading.Thread(target=churn, args=(sys.argv[1],), daemon=True).start()")
     target.wait_for("^ok")
     linked = reads = 0
-    while reads < 8 or (linked == 0 and reads < 100):
+    while reads < 8 or (linked == 0 and reads < 300):
         reads += 1
         found = Found(target.pid)
         for file in found.all():

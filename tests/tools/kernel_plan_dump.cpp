@@ -1,4 +1,5 @@
-// The kernels of an Inductor wrapper with their nodes and lines, as JSON: kernel_plan_dump WRAPPER POST_GRAD_GRAPH
+// The kernels of an Inductor wrapper with their nodes, lines and nn.Modules, as JSON:
+// kernel_plan_dump WRAPPER POST_GRAD_GRAPH CAPTURED_GRAPH_NODES
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -16,9 +17,10 @@ std::string content(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return 2;
+  if (argc != 4) return 2;
   dynprof::KernelPlan plan = dynprof::read_kernel_plan(content(argv[1]), 4096);
   dynprof::add_lines(plan, dynprof::read_graph(content(argv[2]), 20'000));
+  dynprof::add_modules(plan, dynprof::read_graph(content(argv[3]), 20'000));
   std::fputs(dynprof::kernel_plan_json(plan).c_str(), stdout);
   return 0;
 }

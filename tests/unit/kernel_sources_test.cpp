@@ -54,6 +54,22 @@ constexpr const char* kGraph = R"(class <lambda>(torch.nn.Module):
         return (gt,)
 )";
 
+// Of the captured graph, as user/generated/fx_nodes.h writes it.
+constexpr const char* kCaptured = R"(def forward(self, L_x_):
+    # Module: L['self'].layers.0.a
+    # File: /home/me/model.py:41 in forward, code: h = torch.relu(self.a(x))
+    linear = torch._C._nn.linear(l_x_, weight)
+
+    # Module: L['self'].layers.0
+    # File: /home/me/model.py:41 in forward, code: h = torch.relu(self.a(x))
+    relu = torch.relu(linear)
+
+    # Module: L['self'].layers.1
+    # File: /home/me/model.py:60 in forward, code: h + 1
+    add = relu + 1
+    return (add,)
+)";
+
 TEST(GraphText, ALineIsOfTheNodesBelowItAlone) {
   for (const GraphNode& node : read_graph(kGraph, 100)) {
     if (node.name == "relu") {
@@ -72,6 +88,20 @@ TEST(KernelPlan, CommentsInsideAKernelAreNotOfTheNextOne) {
   EXPECT_THAT(plan.kernels[1].nodes, IsEmpty());
 }
 
+TEST(KernelPlan, ModulesAreOfTheNodesElseOfTheLines) {
+  KernelPlan plan;
+  plan.kernels.resize(4);
+  plan.kernels[0].sources = {"linear", "relu", "unknown"};
+  plan.kernels[1].lines = {"/home/me/model.py:60 in forward"};
+  plan.kernels[2].lines = {"/home/me/model.py:41 in forward"};  // two modules run it
+  plan.kernels[3].lines = {"/home/me/other.py:1 in f"};
+  add_modules(plan, read_graph(kCaptured, 100));
+  EXPECT_THAT(plan.kernels[0].modules, ElementsAre("L['self'].layers.0.a", "L['self'].layers.0"));
+  EXPECT_THAT(plan.kernels[1].modules, ElementsAre("L['self'].layers.1"));
+  EXPECT_THAT(plan.kernels[2].modules, IsEmpty());
+  EXPECT_THAT(plan.kernels[3].modules, IsEmpty());
+}
+
 struct KernelSourcesTest : testing::Test {
   FakeRecording fake;
   FakeTorch torch{fake};
@@ -88,6 +118,8 @@ struct KernelSourcesTest : testing::Test {
 TEST_F(KernelSourcesTest, KernelsByNameAndLineInTheReport) {
   generated("wrapper", "forward_wrapper.py", "/c/wr/cwrap.py", "", kWrapper);
   generated("fx_graph", "forward_post_grad_graph.py", "", "", kGraph);
+  generated("fx_graph", "captured_graph.py", "<eval_with_key>.1", "", "def forward(self): pass");
+  generated("fx_graph", "captured_graph_nodes.py", "GraphModule._graph", "", kCaptured);
   generated("kernel_source", "forward_triton_poi_fused_addmm_relu_0.cpp", "/c/ab/cab.main.cpp",
             "triton_poi_fused_addmm_relu_0", "");
   generated("kernel_source", "forward_cpp_fused_relu_0.cpp", "/c/ni/cni.main.cpp",
@@ -102,17 +134,18 @@ TEST_F(KernelSourcesTest, KernelsByNameAndLineInTheReport) {
   fake.sample(thread, torch.running(), 0, 0, 5);
   const Attribution attribution(fake);
   const KernelSources sources(fake.tables(), attribution.generated_copies());
-  const auto& lines =
+  const KernelSource& source =
       sources.of(100, parse_trace_id("0/0"), false, "triton_poi_fused_addmm_relu_0");
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_EQ(lines[0], "/home/me/model.py:41 in forward");
-  EXPECT_EQ(lines[1], "/home/me/a in b.py:43 in helper");
-  EXPECT_THAT(sources.of(100, parse_trace_id("0/0"), true, "triton_poi_fused_addmm_relu_0"),
+  EXPECT_THAT(source.lines,
+              ElementsAre("/home/me/model.py:41 in forward", "/home/me/a in b.py:43 in helper"));
+  EXPECT_THAT(source.modules, ElementsAre("self.layers.0.a", "self.layers.0"));
+  EXPECT_THAT(sources.of(100, parse_trace_id("0/0"), true, "triton_poi_fused_addmm_relu_0").lines,
               IsEmpty());
   const Analysis analysis(attribution);
   const std::string report = render_report(analysis, {});
   EXPECT_THAT(report, HasSubstr("  CPU  0/0         triton_poi_fused_addmm_relu_0           "
-                                "model.py:41, a in b.py:43\n"));
+                                "model.py:41, a in b.py:43\n"
+                                "                            in self.layers.0.a and 1 more\n"));
   EXPECT_THAT(report, HasSubstr("  CPU  0/0         cpp_fused_relu_0                        -\n"));
 }
 

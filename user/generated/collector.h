@@ -12,6 +12,8 @@ namespace dynprof {
 class Collector {
  public:
   explicit Collector(const GeneratedLimits& limits) : limits_(limits) {}
+  // Goes on with files that another one took.
+  Collector(const GeneratedLimits& limits, GeneratedCode code);
 
   // Bytes the next file may have. Ask before reading one.
   std::size_t room() const;

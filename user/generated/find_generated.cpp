@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "symbolizer/base/text.h"
@@ -10,6 +11,7 @@
 #include "user/generated/compiled_codes.h"
 #include "user/generated/confirm_generated.h"
 #include "user/generated/fx_sources.h"
+#include "user/generated/graph_node_files.h"
 #include "user/generated/guard_reasons.h"
 #include "user/generated/inductor_files.h"
 #include "user/generated/target_file.h"
@@ -34,7 +36,7 @@ class Finder {
     }
     GuardReasons reasons(python_, codes_.lists, wanted_guards());
     reasons_ = &reasons;
-    FxSources sources(python_, collector_, deadline_);
+    FxSources sources(python_, collector_);
     InductorFiles inductor(python_, files_, collector_);
     CodeObjectFiles code_files(python_, files_, collector_, codes_);
     for (const CompiledCode& code : codes_.codes) {
@@ -52,11 +54,13 @@ class Finder {
     for (const GuardManager& guards : codes_.other_guards) add_guards(guards, nullptr);
     inductor.add_others();
     sources.add_others();
-    sources.add_nodes();
+    graphs_ = sources.take_graphs();
     note_missing();
     reasons_ = nullptr;
     return collector_.take();
   }
+  // Those that run() found.
+  const std::vector<LiveGraph>& graphs() const { return graphs_; }
 
  private:
   std::set<std::string> wanted_guards() {
@@ -137,6 +141,7 @@ class Finder {
   TargetFiles files_;
   Collector collector_;
   CompiledCodes codes_;
+  std::vector<LiveGraph> graphs_;
   const GuardReasons* reasons_ = nullptr;
 };
 
@@ -149,18 +154,27 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
   // Pages as they were when each was first asked for: a look at many small objects takes some reads of pages instead of
   // several reads for each object, each of which takes the target's lock on its memory map. What was freed and reused
   // during a look differs in the next one, and is left out.
-  auto look = [&](const LookDeadline& deadline) {
+  auto look = [&](const LookDeadline& deadline, std::vector<LiveGraph>& graphs) {
     SnapshotMemory pages(objects.memory());
     pages.pass_batches(kBatch);
     RemoteObjects held(pages, objects.layout());
     held.set_str_type(objects.str_type());
     PythonObjects python(held, runtime);
-    return Finder(python, pid, limits, deadline).run();
+    Finder finder(python, pid, limits, deadline);
+    GeneratedCode code = finder.run();
+    graphs = finder.graphs();
+    return code;
   };
   const LookDeadline half(limits.time / 2, limits.by_the_clock / 2);
   const LookDeadline whole(limits.time, limits.by_the_clock);
-  GeneratedCode first = look(half);
-  return confirm_generated(first, look(whole));
+  std::vector<LiveGraph> before, graphs;
+  GeneratedCode first = look(half, before);
+  GeneratedCode code = confirm_generated(first, look(whole, graphs));
+  std::erase_if(graphs, [&](const LiveGraph& graph) {
+    return std::find(before.begin(), before.end(), graph) == before.end();
+  });
+  add_graph_nodes(objects, runtime, graphs, limits, whole, code);
+  return code;
 }
 
 }  // namespace dynprof

@@ -7,7 +7,6 @@ namespace {
 
 constexpr std::size_t kMaxSources = 1 << 18;
 constexpr std::size_t kMaxKey = 4096;
-constexpr std::size_t kMaxNodeValues = 100'000;  // arguments of nodes; about 1 us each
 constexpr std::string_view kEvalKey = "<eval_with_key>";
 
 GeneratedDirection direction_of(const FoundObject& module, const CompiledGraph& graph) {
@@ -18,14 +17,10 @@ GeneratedDirection direction_of(const FoundObject& module, const CompiledGraph& 
   return module.direction;
 }
 
-std::string_view graph_name(const FoundObject& module) {
-  return module.captured ? "captured_graph" : "graph";
-}
-
 }  // namespace
 
-FxSources::FxSources(PythonObjects& python, Collector& collector, LookDeadline deadline)
-    : python_(python), collector_(collector), deadline_(deadline), limits_{0, kMaxNodeValues} {
+FxSources::FxSources(PythonObjects& python, Collector& collector)
+    : python_(python), collector_(collector) {
   auto loader = python.global("torch.fx.graph_module", "_loader");
   auto cache = loader ? python.attribute(*loader, {"eval_cache"}) : std::nullopt;
   auto items = cache ? python.values().dict_items(*cache, kMaxSources) : std::nullopt;
@@ -61,8 +56,7 @@ void FxSources::add_module(const FoundObject& module, const CompiledGraph& graph
   file.kind = GeneratedKind::kFxGraph;
   auto code = python_.values().attribute(module.address, "_code");
   const bool has_code = code && python_.values().type_name(*code) == "str";
-  nodes_.push_back({module.address, file, directed_name(file.direction, graph_name(module)),
-                    module.captured, has_code});
+  graphs_.push_back({module.address, graph.trace_id, file.direction, module.captured, has_code});
   if (!has_code) return;
   // The same str object is in both places: equal text would not be enough, as graphs recur.
   if (auto source = texts_.find(*code); source != texts_.end()) {
@@ -73,39 +67,7 @@ void FxSources::add_module(const FoundObject& module, const CompiledGraph& graph
     file.origin = forward_key(module.address);
     if (file.origin.empty()) file.origin = "GraphModule._code";
   }
-  add(*code, module.address, std::move(file), graph_name(module));
-}
-
-void FxSources::add_nodes() {
-  for (Nodes& nodes : nodes_) add_nodes(nodes);
-  if (without_nodes_ != 0) {
-    collector_.missing(fmt::format("the nodes of {} graphs: more than {} arguments", without_nodes_,
-                                   kMaxNodeValues));
-  }
-  if (without_code_ != 0) {
-    collector_.missing(
-        fmt::format("the captured graphs of {} compiles: torch made no code of them, and their "
-                    "nodes cannot be read",
-                    without_code_));
-  }
-}
-
-void FxSources::add_nodes(Nodes& nodes) {
-  if (!collector_.place()) return;
-  if (limits_.values == 0) {
-    ++without_nodes_;
-    return;
-  }
-  limits_.bytes = collector_.room();
-  auto text = read_fx_nodes(python_, nodes.module, limits_, deadline_);
-  const bool read = text && python_.alive(nodes.module);
-  if (!read && !nodes.has_code && nodes.captured) ++without_code_;
-  if (!read || (nodes.has_code && !text->has_meta)) return;
-  nodes.file.origin = "GraphModule._graph";
-  nodes.file.content = std::move(text->code);
-  nodes.file.truncated = text->truncated;
-  if (nodes.has_code) nodes.hint += "_nodes";
-  collector_.add(std::move(nodes.file), nodes.hint, ".py");
+  add(*code, module.address, std::move(file), module.captured ? "captured_graph" : "graph");
 }
 
 void FxSources::add_text(const FoundText& text, const CompiledGraph& graph) {

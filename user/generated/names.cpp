@@ -91,6 +91,10 @@ std::string FileNames::make(std::string_view trace_id, std::string_view hint,
   return name;
 }
 
+void FileNames::keep(std::string_view trace_id, std::string_view name) {
+  taken_.insert(lower_case(trace_id_directory(trace_id)) + "/" + lower_case(std::string(name)));
+}
+
 std::string directed_name(GeneratedDirection direction, std::string_view what) {
   std::string_view name = direction_name(direction);
   return name.empty() ? std::string(what) : fmt::format("{}_{}", name, what);

@@ -31,6 +31,8 @@ std::string trace_id_directory(std::string_view trace_id);
 class FileNames {
  public:
   std::string make(std::string_view trace_id, std::string_view hint, std::string_view extension);
+  // A name that another one made.
+  void keep(std::string_view trace_id, std::string_view name);
 
  private:
   std::set<std::string> taken_;  // "0_0/wrapper.py", in lower case
