@@ -73,7 +73,9 @@ def test_ledger_schema(compile_run):
         assert row["samples"] > 0
         assert len({phase["name"] for phase in row["phases"]}) == len(row["phases"])
         # What the job certainly had, so that the schema's optional parts are looked at too.
-        assert row["thread"] is not None and row["torch_phases"] and row["wait_kinds"]
+        assert row["thread"] is not None and row["torch_phases"]
+    # A compile of some milliseconds may wait for nothing.
+    assert any(row["wait_kinds"] for row in ledger["compiles"])
     assert any(row["children"] for row in ledger["compiles"])
     assert "processes" in ledger
 
