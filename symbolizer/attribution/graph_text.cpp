@@ -145,14 +145,8 @@ bool take_in_place(std::string_view line, GraphNode& node) {
   if (end == std::string_view::npos || sign > end) return false;
   const std::size_t name = line.find(' ');
   if (name >= sign || !is_name(line.substr(0, name))) return false;
-  GraphNode result;
-  if (!take_node(line.substr(end + 3), result)) return false;
-  node.name = std::move(result.name);
-  node.annotation = std::move(result.annotation);
-  node.dtype = std::move(result.dtype);
-  node.shape = std::move(result.shape);
-  node.strides = std::move(result.strides);
-  node.device = std::move(result.device);
+  if (!take_node(line.substr(end + 3), node)) return false;
+  node.inputs.clear();
   node.operation = line.substr(name + 1, sign - name);  // "+="
   take_names(line, node.inputs);
   return true;

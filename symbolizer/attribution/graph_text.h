@@ -1,5 +1,5 @@
-// The nodes of a graph from the code that torch, or user/generated/fx_nodes.h, printed of it: what each computes, its type, shape and
-// strides where they are there, and the user's line.
+// The nodes of a graph from the code that torch, or user/generated/fx_nodes.h, printed of it: what each computes, its
+// type, shape and strides where they are there, and the user's line.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct GraphNode {
   std::string line;                 // "/tmp/model.py:12 in forward"
   std::string code;                 // "x = self.linear(x)"
   // Where the text was made from live nodes (user/generated/fx_nodes.h), else empty:
-  std::string module;    // "L['self']._modules['linear']"
+  std::string module;    // "L['self'].linear"
   std::string sequence;  // autograd's sequence number
 };
 

@@ -216,7 +216,7 @@ void add_modules(KernelPlan& plan, const std::vector<GraphNode>& captured) {
     const bool exact = kernel.language != "extern";
     for (const std::string& name : exact ? kernel.sources : std::vector<std::string>()) {
       const auto module = by_name.find(name);
-      if (module != by_name.end()) add_once(kernel.modules, std::string(module->second));
+      if (module != by_name.end()) add_once(kernel.modules, module->second);
     }
     if (!kernel.modules.empty()) continue;
     for (const std::string& line : kernel.lines) {

@@ -53,7 +53,6 @@ void FxSources::add_module(const FoundObject& module, const CompiledGraph& graph
   GeneratedFile file;
   file.trace_id = graph.trace_id;
   file.direction = direction_of(module, graph);
-  file.kind = GeneratedKind::kFxGraph;
   auto code = python_.values().attribute(module.address, "_code");
   const bool has_code = code && python_.values().type_name(*code) == "str";
   graphs_.push_back({module.address, graph.trace_id, file.direction, module.captured, has_code});
