@@ -75,7 +75,23 @@ std::uint64_t clock_ns(clockid_t clock) {
 }  // namespace
 
 std::uint64_t monotonic_ns() { return clock_ns(CLOCK_MONOTONIC); }
-std::uint64_t realtime_ns() { return clock_ns(CLOCK_REALTIME); }
+
+// A thread that is preempted between the two clocks would be off by a time slice: the reading that
+// took the shortest time counts.
+std::uint64_t realtime_offset_ns() {
+  constexpr int kReadings = 5;
+  std::uint64_t offset = 0, shortest = UINT64_MAX;
+  for (int i = 0; i < kReadings; ++i) {
+    const std::uint64_t before = monotonic_ns();
+    const std::uint64_t realtime = clock_ns(CLOCK_REALTIME);
+    const std::uint64_t took = monotonic_ns() - before;
+    if (took >= shortest) continue;
+    shortest = took;
+    offset = realtime - (before + took / 2);
+  }
+  return offset;
+}
+
 std::int32_t thread_id() { return static_cast<std::int32_t>(syscall(SYS_gettid)); }
 
 void* map_pages(std::size_t bytes) {

@@ -16,7 +16,7 @@ void* find_symbol(void* library, const char* name);
 bool threads_and_libraries_available();
 
 std::uint64_t monotonic_ns();
-std::uint64_t realtime_ns();
+std::uint64_t realtime_offset_ns();  // CLOCK_REALTIME - CLOCK_MONOTONIC
 std::int32_t thread_id();
 
 // Zeroed memory that costs nothing until it is touched; nullptr when there is none.

@@ -124,7 +124,7 @@ int open_dump(const char* pattern) {
   memcpy(header.magic, DYNPROF_GPU_FILE_MAGIC, sizeof header.magic);
   header.record_bytes = DYNPROF_GPU_RECORD_BYTES;
   header.pid = static_cast<std::uint32_t>(getpid());
-  header.realtime_offset_ns = realtime_ns() - monotonic_ns();
+  header.realtime_offset_ns = realtime_offset_ns();
   dump.written = sizeof header;
   if (identify(dump.fd, &dump.identity) && write_all(&header, sizeof header)) return 0;
   const int error = errno;

@@ -6,7 +6,7 @@
 #include "tests/unit/fake_events.h"
 #include "tests/unit/fake_kernel.h"
 #include "tests/unit/memory_recording.h"
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

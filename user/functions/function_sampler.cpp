@@ -13,10 +13,10 @@
 #include <variant>
 
 #include "user/functions/function_writer.h"
-#include "user/kernel/clock.h"
 #include "user/preflight/capabilities.h"
 #include "user/process/process_table.h"
 #include "user/session/sources.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "user/gpu/cupti_holder.h"
 #include "user/gpu/usdt_notes.h"
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/function_offsets.h"
 #include "user/target/probe_offset.h"
 

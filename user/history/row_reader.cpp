@@ -1,11 +1,11 @@
 #include "user/history/row_reader.h"
 
 #include <algorithm>
-#include <ctime>
 #include <utility>
 #include <vector>
 
 #include "user/history/metric_fields.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {
@@ -13,12 +13,6 @@ namespace {
 constexpr std::size_t kMaxFields = 512;
 constexpr std::size_t kMaxItems = 256;
 constexpr std::size_t kMaxText = 65'536;
-
-std::int64_t clock_us(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000 + now.tv_nsec / 1000;
-}
 
 // Sets and lists of strings (restart_reasons, stack_trace), dicts (feature_usage).
 void read_container(RemoteValues& values, std::uint64_t object, MetricValue& value) {
@@ -61,7 +55,7 @@ std::optional<HistoryRow> read_row(RemoteValues& values, std::uint64_t object,
     if (value.scalar.kind == RemoteValue::Kind::kNothing) unread_fields.insert((*named)[i].name);
     row.metrics.emplace_back(std::move((*named)[i].name), std::move(value));
   }
-  interpret_metrics(row, clock_us(CLOCK_REALTIME) - clock_us(CLOCK_MONOTONIC));
+  interpret_metrics(row, realtime_offset_ns() / 1000);
   return row;
 }
 

@@ -20,7 +20,7 @@
 #include <system_error>
 #include <thread>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 #include "user/target/remote_memory.h"
 

@@ -4,7 +4,7 @@
 #include <bpf/libbpf.h>
 #include <sys/epoll.h>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

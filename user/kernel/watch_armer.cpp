@@ -11,7 +11,7 @@
 
 #include <utility>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 

@@ -1,26 +1,18 @@
 #include "user/live/thread_moment.h"
 
 #include <chrono>
-#include <ctime>
 #include <utility>
 
+#include "user/target/clock.h"
+
 namespace dynprof {
-namespace {
-
-std::int64_t epoch_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
-
-}  // namespace
 
 ThreadMoment read_thread_moment(TargetView& view, TorchReader& torch, pid_t tid,
                                 std::uint64_t tstate, Deadline deadline) {
   ThreadMoment moment;
   TorchMoment before = torch.read(tstate);
   bool steady = view.stacks.read(tid, tstate, deadline, moment.stack);
-  std::int64_t now_ns = epoch_ns();
+  const auto now_ns = static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME));
   moment.torch = torch.read(tstate);
   view.names.read(moment.stack);
   moment.compile = torch.describe(moment.torch, moment.stack, now_ns);

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "symbolizer/base/unique_fd.h"
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 
 namespace dynprof {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 
 namespace dynprof {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "user/history/graph_breaks.h"
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/marker_rules.h"
 #include "user/target/torch_threads.h"
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "symbolizer/base/text.h"
-#include "user/kernel/clock.h"
 #include "user/target/backward_nodes.h"
+#include "user/target/clock.h"
 #include "user/target/marker_rules.h"
 #include "user/target/torch_lacks.h"
 #include "user/torch/compile_progress.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "symbolizer/base/text.h"
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 
 namespace dynprof {

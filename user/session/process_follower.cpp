@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "user/kernel/clock.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
+#include "user/target/clock.h"
 #include "user/target/descendants.h"
 #include "user/target/process.h"
 #include "user/target/read_losses.h"

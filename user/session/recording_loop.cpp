@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

@@ -4,7 +4,6 @@
 #include <string>
 #include <utility>
 
-#include "user/kernel/clock.h"
 #include "user/kernel/counter_names.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
@@ -16,6 +15,7 @@
 #include "user/session/sources.h"
 #include "user/session/targets.h"
 #include "user/session/urgent_priority.h"
+#include "user/target/clock.h"
 #include "user/target/read_losses.h"
 
 namespace dynprof {

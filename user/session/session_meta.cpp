@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 #include "version.h"
 
@@ -31,8 +31,7 @@ Meta describe_session(const SessionOptions& options, const SamplingEvents& event
   meta.frequency_hz = options.frequency_hz;
   meta.period_ns = events.period_ns;
   meta.start_ns = start_ns;
-  meta.realtime_offset_ns = static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME)) -
-                            static_cast<std::int64_t>(monotonic_ns());
+  meta.realtime_offset_ns = realtime_offset_ns();
   meta.event = events.name;
   meta.version = DYNPROF_VERSION;
   if (options.passive) meta.mode = kPassiveMode;

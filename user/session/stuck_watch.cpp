@@ -7,9 +7,9 @@
 #include <array>
 #include <utility>
 
-#include "user/kernel/clock.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/awaiting_target.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

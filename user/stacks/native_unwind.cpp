@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "symbolizer/base/unique_fd.h"
-#include "user/kernel/clock.h"
 #include "user/preflight/capabilities.h"
 #include "user/stacks/native_worker.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

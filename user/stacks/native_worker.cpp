@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 #include "user/target/safe_open.h"
 

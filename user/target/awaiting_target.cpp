@@ -1,16 +1,9 @@
 #include "user/target/awaiting_target.h"
 
-#include <time.h>
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {
-
-std::uint64_t now_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
 
 // A place in waits() for as long as the thread lives.
 class Place {
@@ -49,7 +42,7 @@ AwaitingTarget::AwaitingTarget(pid_t pid) {
   wait_ = place.wait() != nullptr && place.wait()->since_ns.load() == 0 ? place.wait() : nullptr;
   if (wait_ == nullptr) return;
   wait_->pid.store(pid, std::memory_order_relaxed);
-  wait_->since_ns.store(now_ns(), std::memory_order_release);
+  wait_->since_ns.store(monotonic_ns(), std::memory_order_release);
 }
 
 AwaitingTarget::~AwaitingTarget() {

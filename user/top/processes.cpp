@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "symbolizer/attribution/process_command.h"
 #include "symbolizer/base/text.h"
 #include "symbolizer/base/unique_fd.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 
 namespace dynprof {
@@ -43,11 +43,7 @@ double ticks_s(std::uint64_t ticks) {
   return static_cast<double>(ticks) / static_cast<double>(per_second);
 }
 
-double since_boot_s() {
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double since_boot_s() { return static_cast<double>(clock_ns(CLOCK_BOOTTIME)) * 1e-9; }
 
 double age_s(std::uint64_t start_ticks) {
   return std::max(0.0, since_boot_s() - ticks_s(start_ticks));

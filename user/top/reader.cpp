@@ -1,11 +1,10 @@
 #include "user/top/reader.h"
 
-#include <time.h>
-
 #include <utility>
 
 #include "user/preflight/check_target.h"
 #include "user/target/bounded_memory.h"
+#include "user/target/clock.h"
 #include "user/target/process.h"
 #include "user/top/open_compiles.h"
 
@@ -19,11 +18,7 @@ constexpr double kPythonSeconds = 10;
 constexpr std::size_t kMaxReads = 1'000'000;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
 
-double seconds_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
+double seconds_of(clockid_t clock) { return static_cast<double>(clock_ns(clock)) * 1e-9; }
 
 class CountedMemory final : public RemoteMemory {
  public:

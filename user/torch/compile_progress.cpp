@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "symbolizer/recording/format.h"
-#include "user/kernel/clock.h"
 #include "user/live/thread_moment.h"
 #include "user/target/bounded_memory.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

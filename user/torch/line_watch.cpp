@@ -9,12 +9,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "user/kernel/clock.h"
 #include "user/live/compile_lock.h"
 #include "user/live/python_threads.h"
 #include "user/live/thread_moment.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/bounded_memory.h"
+#include "user/target/clock.h"
 
 namespace dynprof {
 namespace {

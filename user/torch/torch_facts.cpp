@@ -11,8 +11,8 @@
 #include "user/generated/find_generated.h"
 #include "user/generated/merge_generated.h"
 #include "user/history/metric_fields.h"
-#include "user/kernel/clock.h"
 #include "user/preflight/capabilities.h"
+#include "user/target/clock.h"
 #include "user/target/remote_memory.h"
 
 namespace dynprof {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "user/history/graph_breaks.h"
-#include "user/kernel/clock.h"
+#include "user/target/clock.h"
 #include "user/target/marker_rules.h"
 
 namespace dynprof {
@@ -51,12 +51,10 @@ bool begins_compile(std::string_view phase) {
 // Asked after the ids were read: then these are of the compile that the phase belongs to.
 bool is_still_open(const WatchedProcess& process, const dp_phase_event& event) {
   const std::uint64_t now_ns = monotonic_ns();
-  const auto offset_ns =
-      static_cast<std::int64_t>(clock_ns(CLOCK_REALTIME)) - static_cast<std::int64_t>(now_ns);
   std::optional<bool> open;
   if (event.edge == DP_PHASE_BEGIN)
     open = is_phase_open(process.objects, process.python, process.torch.phase_functions, event,
-                         offset_ns);
+                         realtime_offset_ns());
   return open.value_or(now_ns - event.header.time_ns <= kFreshNs);
 }
 

@@ -18,8 +18,8 @@
 #include "offcpu.skel.h"
 #include "offcpu_plain.skel.h"
 #include "user/kernel/bpf_object.h"
-#include "user/kernel/clock.h"
 #include "user/kernel/pid_namespace.h"
+#include "user/target/clock.h"
 #include "user/waits/wait_kind.h"
 #include "user/waits/wait_stacks.h"
 
