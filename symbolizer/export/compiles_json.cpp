@@ -19,6 +19,7 @@
 #include "symbolizer/export/gpu_json.h"
 #include "symbolizer/export/memory_json.h"
 #include "symbolizer/export/regions_json.h"
+#include "symbolizer/export/triton_json.h"
 
 namespace dynprof {
 namespace {
@@ -411,6 +412,8 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
     document["machine"] = std::move(machine);
   if (tree.known()) document["processes"] = processes_json(analysis);
   if (Json runs = regions_json(analysis); !runs.is_null()) document["runs"] = std::move(runs);
+  if (Json triton = triton_json(analysis); !triton.is_null())
+    document["triton"] = std::move(triton);
   if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

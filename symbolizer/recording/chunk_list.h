@@ -38,7 +38,8 @@
   X(kRegionRuns, 27, "region runs", RegionRuns, region_runs, region_runs)                          \
   X(kCompileProgress, 28, "compile progress", CompileProgress, compile_progress, compile_progress) \
   X(kMemorySamples, 29, "memory samples", MemorySample, memory_samples, memory_sample)             \
-  X(kAnnotations, 30, "annotations", Annotation, annotations, annotation)
+  X(kAnnotations, 30, "annotations", Annotation, annotations, annotation)                          \
+  X(kTritonSamples, 31, "Triton samples", TritonSample, triton_samples, triton_sample)
 
 // Chunks that are not rows of Tables. X(kind, number, name).
 #define DYNPROF_OTHER_CHUNKS(X) \

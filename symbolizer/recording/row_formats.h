@@ -282,6 +282,18 @@ struct RowFormat<LockSample> : PlainRows {
 };
 
 template <>
+struct RowFormat<TritonSample> : PlainRows {
+  static constexpr auto kTime = &TritonSample::time_ns;
+  template <class V, class R>
+  void visit(V& v, R& row, const TritonSample& before) {
+    v.difference(row.time_ns, before.time_ns);
+    v.ref(Ref::kNeededThread, row.thread, before.thread);
+    v.varint(row.compilation);
+    v.ref(Ref::kString, row.kernel, before.kernel);
+  }
+};
+
+template <>
 struct RowFormat<ModuleSample> : PlainRows {
   static constexpr auto kTime = &ModuleSample::time_ns;
   template <class V, class R>

@@ -84,6 +84,16 @@ struct LockSample {
   bool operator==(const LockSample&) const = default;
 };
 
+// A thread compiled or tuned a kernel with Triton.
+struct TritonSample {
+  std::uint64_t time_ns = 0;
+  ThreadId thread = 0;
+  // Which compilation of its process, from 1 on: the same number while it goes on. 0: a configuration was tried.
+  std::uint32_t compilation = 0;
+  StringId kernel = 0;  // the name of its function: "add_kernel"
+  bool operator==(const TritonSample&) const = default;
+};
+
 // Whether runs of compiled regions are counted after a RegionRuns.
 enum class RunsThen : std::uint8_t {
   kCounted = 0,

@@ -12,6 +12,7 @@
 #include "symbolizer/attribution/process_command.h"
 #include "symbolizer/attribution/process_tree.h"
 #include "symbolizer/base/text.h"
+#include "symbolizer/report/triton_rows.h"
 
 namespace dynprof {
 namespace {
@@ -57,6 +58,7 @@ class Finder {
     add_one_off();
     add_history();
     add_breaks();
+    add_triton();
     found_.cpu = cpu_use(selection_);
     return std::move(found_);
   }
@@ -66,6 +68,22 @@ class Finder {
     std::uint64_t wall = compiles_[i].wall_ns(attribution_.recording().meta().period_ns);
     const ExactCompile* timing = attribution_.timing(i);
     return wall - std::min(wall, timing == nullptr ? 0 : timing->nested_ns);
+  }
+
+  void add_triton() {
+    const std::vector<TritonRow> rows = triton_rows(selection_.analysis);
+    std::set<std::pair<std::int32_t, std::string_view>> kernels;
+    for (const TritonRow& row : rows) {
+      kernels.emplace(row.pid, row.kernel);
+      found_.triton_ns += row.stall_ns;
+    }
+    found_.triton_kernels = kernels.size();
+    if (rows.empty()) return;
+    const TritonRow& first = rows.front();
+    found_.triton_first =
+        first.kernel.empty() ? "a kernel whose name could not be read" : first.kernel;
+    if (first.caller != 0)
+      found_.triton_first += " at " + caller_place(attribution_.frames(), first.caller);
   }
 
   void add_times() {

@@ -72,6 +72,11 @@ struct Findings {
   bool caches_known = false;
   PastCaches caches;
 
+  // Kernels that Triton compiled or tuned outside of torch's compiles; the first is that with the longest stall.
+  std::size_t triton_kernels = 0;
+  std::uint64_t triton_ns = 0;
+  std::string triton_first;  // "add_kernel at serve.py:42"
+
   CpuUse cpu;
   std::vector<StillOpen> open;  // at the end; the oldest first
 };

@@ -98,6 +98,7 @@ std::string render_report(const Analysis& analysis, const ReportOptions& options
     if (cut_short) append_details(out, selection, findings);
     if (whole) append_start_up(out, selection);
     if (whole) append_regions(out, selection);
+    if (whole) append_triton(out, selection);
     if (whole) append_kernels(out, selection);
     if (whole) append_annotations(out, selection);
     append_tables(out, selection);

@@ -45,6 +45,8 @@ void append_processes(std::string& out, const Selection& selection);
 void append_waited_for(std::string& out, const Selection& selection, CompileIndex compile);
 // Runs of compiled regions.
 void append_regions(std::string& out, const Selection& selection);
+// Kernels that Triton compiled or tuned outside of torch's compiles.
+void append_triton(std::string& out, const Selection& selection);
 // Kernels that Inductor generated.
 void append_kernels(std::string& out, const Selection& selection);
 // Ranges that the program marks in itself.

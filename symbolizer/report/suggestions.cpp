@@ -117,6 +117,17 @@ bool lock_waits(const Findings& findings, Suggestion& suggestion) {
   return true;
 }
 
+bool triton_stalls(const Findings& findings, Suggestion& suggestion) {
+  if (findings.triton_ns < kSecond / 10) return false;
+  suggestion.cost_ns = findings.triton_ns;
+  suggestion.evidence =
+      fmt::format("Triton compiled {} for {:.2f} s while callers waited, {}",
+                  findings.triton_kernels == 1 ? "a kernel"
+                                               : fmt::format("{} kernels", findings.triton_kernels),
+                  seconds(findings.triton_ns), findings.triton_first);
+  return true;
+}
+
 using enum EvidenceIn;
 
 // Reasons in the words of torch 2.6 to 2.15.
@@ -176,6 +187,10 @@ constexpr SuggestionRule kRules[] = {
      much_autotuning},
     {"compile-lock", kNumbers, "", "call the function once before the threads start", nullptr,
      lock_waits},
+    {"triton-kernels", kNumbers, "",
+     "call each Triton kernel once before serving, and list arguments that change in "
+     "do_not_specialize",
+     nullptr, triton_stalls},
 };
 
 const SuggestionRule* rule_for(EvidenceIn in, std::string_view reason, const Recompiles* group,

@@ -107,6 +107,7 @@ class Summary {
     add_failures();
     add_breaks();
     add_caches();
+    add_triton();
     add_interference();
     add_suggestions();
   }
@@ -352,6 +353,16 @@ class Summary {
         fmt::format("FxGraphCache {}; AOTAutogradCache {}", words(caches.fx_hits, caches.fx_misses),
                     words(caches.aot_hits, caches.aot_misses)));
     may_drop(3);
+  }
+
+  void add_triton() {
+    if (found_.triton_kernels == 0) return;
+    add("Triton",
+        fmt::format("{} compiled or tuned outside of torch.compile: callers waited {:.2f} s, "
+                    "most for {}",
+                    counted(found_.triton_kernels, "kernel", "kernels"), seconds(found_.triton_ns),
+                    found_.triton_first));
+    may_drop(4);
   }
 
   // One sentence, where others had more than a tenth: of the machine, or else of what was recorded.

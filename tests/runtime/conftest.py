@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +13,9 @@ import pytest
 import samples
 import support
 from tmux_terminal import Terminal
+
+sys.path.insert(0, str(support.REPO / "tests" / "matrix"))
+import wheels  # noqa: E402
 
 COMPILE_JOB = support.REPO / "tests" / "programs" / "compile_job.py"
 
@@ -72,6 +77,31 @@ def eager_run(require_root_bpf, venv_python, tmp_path_factory):
     """Nothing of torch wrapped, and no Inductor: seconds instead of a minute."""
     folder = tmp_path_factory.mktemp("eager")
     return record_compile_job(folder, venv_python, "--unwrapped", "--backend", "aot_eager")
+
+
+@dataclass
+class NewestTorch:
+    python: Path  # a program that becomes a CPython with that torch, and with the Triton that comes with it
+    version: str
+
+
+@pytest.fixture(scope="session")
+def newest_torch(require_root_bpf, tmp_path_factory):
+    """The newest torch on the newest CPython, as a new user installs them. The wheels (5 GB unpacked) stay in the cache
+    directory."""
+    requirements = (support.REPO / "tests" / "requirements-newest.txt").read_text()
+    version = re.search(r"(?m)^torch==(\S+)", requirements)[1]
+    found = [one.path for one in support.unpacked_interpreters() if one.minor == (3, 15)]
+    if not found:
+        pytest.skip("CPython 3.15 could not be had (scripts/interpreters.sh)")
+    cache = Path(os.environ.get("DYNPROF_CACHE", Path.home() / ".cache" / "dynprof-bpf")) / "newest"
+    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        site = wheels.install(cache, "3.15", version)
+    except wheels.NotInstalled as why:
+        pytest.skip(f"torch {version} for CPython 3.15: {why}")
+    python = wheels.python_with(site, found[0], tmp_path_factory.mktemp("newest") / "python")
+    return NewestTorch(python, version)
 
 
 @pytest.fixture

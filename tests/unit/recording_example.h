@@ -184,6 +184,10 @@ inline void write_example(RecordingWriter& writer) {
                        .end_seen = round != 1,
                        .name = writer.string("warmup")});
     writer.memory_peak({.time_ns = time + 40, .pid = 4300 + round, .bytes = 77 << 20});
+    writer.triton_sample({.time_ns = time,
+                          .thread = other,
+                          .compilation = static_cast<unsigned>(round),
+                          .kernel = writer.string("add_kernel")});
     writer.lock_sample({.time_ns = time, .weight_ns = 1, .thread = other, .holder_tid = 4242});
     writer.region_runs(
         {.begin_ns = time, .end_ns = time + 50, .pid = 4242, .then = RunsThen::kNotCounted});

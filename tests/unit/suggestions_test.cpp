@@ -103,6 +103,11 @@ std::map<std::string, Findings> evidence() {
       {"compile-lock", numbers([](Findings& findings) {
          findings.lock_waits = {{101, 2 * kSecond}, {102, kSecond}};
        })},
+      {"triton-kernels", numbers([](Findings& findings) {
+         findings.triton_kernels = 2;
+         findings.triton_ns = kSecond;
+         findings.triton_first = "add_kernel at serve.py:42";
+       })},
   };
 }
 

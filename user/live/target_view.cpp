@@ -39,4 +39,14 @@ std::optional<TargetView::Local> TargetView::local(const StackFrame& frame, std:
   return found;
 }
 
+bool TargetView::still_holds(const UsedLocals& used, const RemoteStack& then,
+                             const RemoteStack& now) {
+  if (!same_calls(then, now, used.frames_from_root)) return false;
+  RemoteMemory& memory = stacks.moment().memory();
+  for (const auto& [place, word] : used.words) {
+    if (memory.read<std::uint64_t>(place) != word) return false;
+  }
+  return true;
+}
+
 }  // namespace dynprof

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "user/live/stack_reader.h"
 #include "user/target/python_runtime.h"
@@ -42,6 +44,18 @@ class TargetView {
   };
   // nullopt: there is none of that name, or it is not set.
   std::optional<Local> local(const StackFrame& frame, std::string_view name);
+
+  // What was read from locals of a stack, to check later that it was still valid when it was read.
+  struct UsedLocals {
+    std::size_t frames_from_root = 0;  // the frames they are of are among these
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> words;  // address, content
+    void add(const Local& local, std::size_t depth_from_root) {
+      words.emplace_back(local.place, local.word);
+      frames_from_root = depth_from_root;
+    }
+  };
+  // Whether `now`, read right before this call, still has the calls and locals of `then`.
+  bool still_holds(const UsedLocals& used, const RemoteStack& then, const RemoteStack& now);
 };
 
 }  // namespace dynprof

@@ -22,7 +22,7 @@ ThreadMoment read_thread_moment(TargetView& view, TorchReader& torch, pid_t tid,
   UserCodeReading reading = read_user_code(view, moment.stack);
   if (reading.code.lines.empty()) return moment;
   auto now = view.stacks.again(tstate);
-  bool holds = now && still_holds(view, reading, moment.stack, *now);
+  bool holds = now && view.still_holds(reading.used, moment.stack, *now);
   // A line that was read off an object which may be gone by then is no line at all.
   if (holds) moment.user_code = std::move(reading.code);
   moment.consistent = moment.consistent && holds;
@@ -45,7 +45,7 @@ UserCode read_user_code_now(TargetView& view, SnapshotMemory& pages, std::uint64
       continue;
     }
     auto now = view.stacks.again(tstate, *stack);
-    if (now && still_holds(view, reading, *stack, *now)) return std::move(reading.code);
+    if (now && view.still_holds(reading.used, *stack, *now)) return std::move(reading.code);
   } while (std::chrono::steady_clock::now() < deadline);
   return {};
 }

@@ -57,10 +57,7 @@ class Reader {
     }
   }
 
-  void used(const TargetView::Local& local) {
-    found_.words.emplace_back(local.place, local.word);
-    found_.frames_from_root = depth_;
-  }
+  void used(const TargetView::Local& local) { found_.used.add(local, depth_); }
 
   // One per call that is traced, twice or three times on the stack: run, step, and run again for a
   // generator.
@@ -148,16 +145,6 @@ class Reader {
 
 UserCodeReading read_user_code(TargetView& view, const RemoteStack& stack) {
   return Reader(view, stack).read();
-}
-
-bool still_holds(TargetView& view, const UserCodeReading& reading, const RemoteStack& then,
-                 const RemoteStack& now) {
-  if (!same_calls(then, now, reading.frames_from_root)) return false;
-  RemoteMemory& memory = view.stacks.moment().memory();
-  for (const auto& [place, word] : reading.words) {
-    if (memory.read<std::uint64_t>(place) != word) return false;
-  }
-  return true;
 }
 
 const UserLine& own_line(const std::vector<UserLine>& lines,

@@ -36,14 +36,10 @@ struct UserCode {
 // What was found on a stack, with what is needed to check later that it was still valid when it was read.
 struct UserCodeReading {
   UserCode code;
-  std::size_t frames_from_root = 0;  // the frames it was read from are among these
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> words;  // address, content
+  TargetView::UsedLocals used;
 };
 
 UserCodeReading read_user_code(TargetView& view, const RemoteStack& stack);
-// Whether `now`, read right before this call, still has the calls and locals of the reading.
-bool still_holds(TargetView& view, const UserCodeReading& reading, const RemoteStack& then,
-                 const RemoteStack& now);
 
 // The innermost line of code that was not installed, which is what a user can change; else the innermost.
 // `packages`: installed ones that are the user's own code, see is_in_package(). `lines` is not empty.

@@ -1,8 +1,16 @@
 #include "user/process/process_python.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "user/torch/triton_watch.h"
+
 namespace dynprof {
+namespace {
+
+constexpr std::size_t kMaxTritonCodes = 256;
+
+}  // namespace
 
 struct ProcessPython::Readers {
   Readers(pid_t pid, const PythonRuntime& python)
@@ -37,6 +45,7 @@ void ProcessPython::inherit(const ProcessPython& parent) {
   runtime_->pid = pid_;
   readers_ = std::make_unique<Readers>(pid_, *runtime_);
   codes_ = parent.codes_;
+  triton_ = parent.triton_;
   for (const auto& [code, marker] : parent.markers_) add_marker({code, marker, nullptr});
 }
 
@@ -45,6 +54,7 @@ void ProcessPython::forget() {
   readers_.reset();
   codes_.clear();
   markers_.clear();
+  triton_.clear();
 }
 
 RemoteObjects& ProcessPython::objects() const { return readers_->objects; }
@@ -66,7 +76,17 @@ void ProcessPython::learn(std::span<const CodeRequest> codes, RecordingWriter& w
     } else {
       add_plain_code(code.address, code.identity);
     }
+    if (is_triton_work(code.filename, code.name) && triton_.size() < kMaxTritonCodes)
+      triton_.insert_or_assign(code.address, code.identity);
   }
+}
+
+bool ProcessPython::runs_triton(std::span<const dp_frame> frames) const {
+  if (triton_.empty()) return false;
+  return std::any_of(frames.begin(), frames.end(), [&](const dp_frame& frame) {
+    const auto at = triton_.find(frame.code);
+    return at != triton_.end() && at->second == frame.identity;
+  });
 }
 
 void ProcessPython::add_marker(const ResolvedMarker& marker) {

@@ -44,6 +44,8 @@ class ProcessPython {
   CodeId code(std::uint64_t address, std::uint32_t identity) const {
     return codes_.find(address, identity);
   }
+  // Whether one of these frames compiles or tunes a kernel with Triton. Code objects must have been learned.
+  bool runs_triton(std::span<const dp_frame> frames) const;
   void add_marker(const ResolvedMarker& marker);
   // Whether a thread's stack has a frame of a marker.
   bool runs_marker() const;
@@ -61,6 +63,7 @@ class ProcessPython {
   std::unique_ptr<Readers> readers_;
   CodeTable codes_;
   std::unordered_map<std::uint64_t, dp_marker_code> markers_;  // by code address
+  std::unordered_map<std::uint64_t, std::uint32_t> triton_;    // identity by code address
 };
 
 }  // namespace dynprof

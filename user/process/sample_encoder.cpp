@@ -179,8 +179,12 @@ void SampleEncoder::encode(const SampleView& view, FollowedProcess& process) {
     sample.flags |= kSampleNoPython;
   } else {
     sample.context = context(view, process);
-    if (!view.markers.empty()) process.tracer().compile_seen();
     const auto tid = static_cast<pid_t>(view.sample.header.tid);
+    if (!view.markers.empty()) {
+      process.tracer().seen(Sighting::kCompile, tid, sample.time_ns);
+    } else if (process.python().runs_triton(view.frames)) {
+      process.tracer().seen(Sighting::kTriton, tid, sample.time_ns);
+    }
     const bool compiles_unseen = !view.markers.empty() && !view.torch;
     if (compiles_unseen || (view.torch && view.torch->status == DP_TORCH_STALE))
       process.tracer().watch_thread(tid, writer_);

@@ -25,6 +25,7 @@ void TorchTracer::forget() {
   annotations_ = {};
   facts_ = {};
   lines_.reset();
+  triton_.reset();
 }
 
 std::optional<WatchedProcess> TorchTracer::watched(RecordingWriter& writer) const {
@@ -187,8 +188,14 @@ void TorchTracer::compile_goes_on() {
   if (lines_) lines_->wake();
 }
 
-void TorchTracer::compile_seen() {
-  if (!process_.kernel.may_probe()) compile_goes_on();
+void TorchTracer::seen(Sighting what, pid_t tid, std::uint64_t now_ns) {
+  if (what == Sighting::kCompile) {
+    if (!process_.kernel.may_probe()) compile_goes_on();
+    return;
+  }
+  if (!triton_ && process_.python)
+    triton_ = std::make_unique<TritonWatch>(process_.python.runtime());
+  if (triton_) triton_->seen(tid, now_ns);
 }
 
 void TorchTracer::write_lines(RecordingWriter& writer) {
@@ -225,6 +232,16 @@ void TorchTracer::write_lines(RecordingWriter& writer) {
     writer.lock_sample(
         {reading.time_ns, reading.weight_ns, threads.of(reading.tid, writer), reading.holder});
   }
+}
+
+void TorchTracer::write_triton(RecordingWriter& writer) {
+  if (!triton_) return;
+  for (const TritonReading& reading : triton_->take())
+    writer.triton_sample(
+        {.time_ns = reading.time_ns,
+         .thread = process_.identity.threads().of(reading.tid, writer),
+         .compilation = compilations_.number(reading.tid, reading.kernel.compilation),
+         .kernel = writer.string(reading.kernel.name)});
 }
 
 // Where phases are watched they say so. A job may have hundreds of processes that import torch and compile nothing.
@@ -265,6 +282,7 @@ void TorchTracer::begin(RecordingWriter& writer) {
 
 std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
   write_lines(writer);
+  write_triton(writer);
   runs_.tick(now_ns, describe_runs(writer), writer);
   if (has_torch()) {
     facts_.read_note(process_.python.objects(), process_.python.runtime(), now_ns);
@@ -275,6 +293,7 @@ std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
 
 void TorchTracer::finish(RecordingWriter& writer) {
   write_lines(writer);
+  write_triton(writer);
   runs_ended(monotonic_ns(), writer);
   const bool compiling = may_compile();
   probes_.detach();
@@ -287,6 +306,7 @@ void TorchTracer::finish(RecordingWriter& writer) {
 
 void TorchTracer::image_ended(RecordingWriter& writer) {
   write_lines(writer);
+  write_triton(writer);
   facts_.stop_reading();
   facts_.write_at_end(process_.identity.pid(), writer);
 }

@@ -25,6 +25,7 @@
 #include "user/torch/torch_facts.h"
 #include "user/torch/torch_probes.h"
 #include "user/torch/torch_watch.h"
+#include "user/torch/triton_watch.h"
 
 namespace dynprof {
 
@@ -37,6 +38,12 @@ struct TracedProcess {
   KernelSide& kernel;
   const std::vector<std::string>& user_packages;  // installed packages that are the user's own code
   bool record_functions = false;                  // see AnnotationProbes
+};
+
+// What a sample shows its thread in.
+enum class Sighting : std::uint8_t {
+  kCompile,  // without probes nothing else shows it
+  kTriton,   // it compiles or tunes a kernel with Triton outside of torch's compiles
 };
 
 class TorchTracer {
@@ -56,8 +63,7 @@ class TorchTracer {
   void on(const dp_inline_event& event, RecordingWriter& writer);
   void on(const dp_probe_event& event, RecordingWriter& writer);
   void on(const dp_annotation_event& event, RecordingWriter& writer);
-  // A sample shows a compile: without probes nothing else does.
-  void compile_seen();
+  void seen(Sighting what, pid_t tid, std::uint64_t now_ns);
 
   // The recording begins; some times a second; it ends. tick() returns when it is to be called at the latest,
   // UINT64_MAX: whenever.
@@ -85,6 +91,7 @@ class TorchTracer {
   std::string node_name(const dp_probe_event& event);
   RunCounts::Describe describe_runs(RecordingWriter& writer);
   void write_lines(RecordingWriter& writer);
+  void write_triton(RecordingWriter& writer);
   bool may_compile() const;
   void write_progress(std::chrono::milliseconds patience, RecordingWriter& writer);
   void write_thread_names(std::map<pid_t, std::string>& names, RecordingWriter& writer);
@@ -94,7 +101,9 @@ class TorchTracer {
   TorchProbes probes_;
   RunCounts runs_;
   TorchFacts facts_;
-  std::unique_ptr<LineWatch> lines_;           // from the first compile on
+  std::unique_ptr<LineWatch> lines_;     // from the first compile on
+  std::unique_ptr<TritonWatch> triton_;  // from the first such kernel on
+  TritonCompilations compilations_;
   std::map<pid_t, std::string> thread_names_;  // that are in the recording
   AnnotationProbes annotations_;
 };

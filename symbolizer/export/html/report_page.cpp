@@ -63,6 +63,7 @@ Result<void> write_html(const Analysis& analysis, const ReportOptions& options, 
   if (compiles.empty()) {
     page.tables.push_back(start_up_table(selection));
     page.tables.push_back(region_table(selection));
+    page.tables.push_back(triton_table(selection));
     page.tables.push_back(annotation_table(selection));
     page.tables.push_back(process_table(selection));
     for (PageTable& table : gpu_tables(selection)) page.tables.push_back(std::move(table));

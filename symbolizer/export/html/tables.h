@@ -22,6 +22,8 @@ PageTable operator_table(const Selection& selection);
 // Ranges that the program marks, of the whole recording.
 PageTable annotation_table(const Selection& selection);
 PageTable region_table(const Selection& selection);
+// Kernels that Triton compiled or tuned outside of torch's compiles.
+PageTable triton_table(const Selection& selection);
 // Nothing where a recording has no GPU work.
 std::vector<PageTable> gpu_tables(const Selection& selection);
 
