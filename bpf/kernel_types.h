@@ -121,6 +121,11 @@ struct files_struct {
   struct fdtable* fdt;
 };
 
+/* The kernel's; in torch_state.bpf.h a list is Python's. */
+struct list_head___kernel {
+  struct list_head___kernel* next;
+};
+
 struct task_struct {
   unsigned int flags;
   int pid;
@@ -130,6 +135,8 @@ struct task_struct {
   struct sched_info sched_info;
   struct pid* thread_pid;
   int exit_code;
+  struct list_head___kernel tasks; /* of the first threads of all processes */
+  unsigned long long start_time;
   struct task_struct* group_leader;
   struct mm_struct* mm;
   struct signal_struct* signal;

@@ -64,12 +64,10 @@ static __always_inline bool is_users(__u64 entry) {
   return (entry & (DP_PTE_PRESENT | DP_PTE_USER)) == (DP_PTE_PRESENT | DP_PTE_USER);
 }
 
-/* Where the kernel has the page of the current process that begins at `page`; 0: not there, or not
- * the process's. `table`: the page table whose entry said so; 0: it is part of a large page. */
-static __always_inline __u64 walk_page_tables(__u64 base, __u64 physical_mask, __u32 levels,
-                                              __u64 page, __u64* table) {
-  struct task_struct* task = bpf_get_current_task_btf();
-  __u64 at = (__u64)task->mm->pgd;
+/* Where the kernel has the page that begins at `page` of the process whose outermost page table is at `at`; 0: not there,
+ * or not the process's. `table`: the page table whose entry said so; 0: it is part of a large page. */
+static __always_inline __u64 walk_page_tables_at(__u64 at, __u64 base, __u64 physical_mask,
+                                                 __u32 levels, __u64 page, __u64* table) {
   __u32 shift = DP_PAGE_SHIFT + (levels - 1) * DP_TABLE_BITS;
   *table = 0;
   if (!at || page >> (shift + DP_TABLE_BITS - 1)) return 0;
@@ -86,6 +84,13 @@ static __always_inline __u64 walk_page_tables(__u64 base, __u64 physical_mask, _
     shift -= DP_TABLE_BITS;
   }
   return 0;
+}
+
+/* The same of the current process. */
+static __always_inline __u64 walk_page_tables(__u64 base, __u64 physical_mask, __u32 levels,
+                                              __u64 page, __u64* table) {
+  struct task_struct* task = bpf_get_current_task_btf();
+  return walk_page_tables_at((__u64)task->mm->pgd, base, physical_mask, levels, page, table);
 }
 
 /* Pages found in this walk, or this switch, and innermost page tables. */

@@ -22,6 +22,7 @@
 #include "offcpu_plain.skel.h"
 #include "pid_level.skel.h"
 #include "process.skel.h"
+#include "remote_memory.skel.h"
 #include "sampler.skel.h"
 #include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
@@ -119,6 +120,7 @@ int main(int argc, char** argv) {
   if (!load<pid_level_bpf>(results)) failed++;
   const bool direct_map = has_rdonly_cast();
   if (direct_map && !load<direct_map_bpf>(results)) failed++;
+  if (direct_map && !load<remote_memory_bpf>(results, with_direct_map)) failed++;
   if (!load<offcpu_bpf>(results)) failed++;
   if (!load<offcpu_bpf>(results, with_direct_map)) failed++;
   if (!load<sampler_plain_bpf>(results)) failed++;

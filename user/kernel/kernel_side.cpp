@@ -19,6 +19,7 @@
 #include "user/kernel/bpf_object.h"
 #include "user/kernel/closing_process.h"
 #include "user/kernel/pid_namespace.h"
+#include "user/kernel/remote_pages.h"
 #include "watchpoints.skel.h"
 
 namespace dynprof {
@@ -322,6 +323,11 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
                    load_torch_programs<watchpoints_bpf>("watchpoint", ours, **sampler));
   ASSIGN_OR_RETURN(auto uprobes, load_torch_programs<uprobes_bpf>("probe", ours, **sampler));
   if (uprobes->bss == nullptr) return not_mapped();
+  if (direct_map.base != 0) {
+    // Where the kernel refuses it, memory is read by system calls.
+    if (auto reader = open_remote_pages(direct_map, ours))
+      InPlaceReader::install(std::move(*reader));
+  }
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
                                                    std::move(closing), direct_map);

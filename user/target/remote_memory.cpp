@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "user/target/awaiting_target.h"
+#include "user/target/in_place_reader.h"
 #include "user/target/present_pages.h"
 #include "user/target/process.h"
 #include "user/target/reading_process.h"
@@ -49,10 +50,28 @@ std::optional<std::string> RemoteMemory::read_c_string(std::uint64_t address, st
 
 ProcessMemory::ProcessMemory(pid_t pid, Way way) : pid_(pid), way_(way) {}
 
-// A page that is not present may never arrive: of a file that the target itself serves, or by
-// userfaultfd. Those are read by a process of ours that can be given up; it takes several times as long.
 void ProcessMemory::read_many(std::span<RemoteRange> ranges) {
   for (RemoteRange& range : ranges) range.done = 0;
+  if (pid_ != ::getpid()) {
+    if (ReadingProcess::of_program().given_up(pid_)) {
+      last_error_ = ETIMEDOUT;
+      return;
+    }
+    const auto in_place = way_ == Way::kCall ? InPlaceReader::installed() : nullptr;
+    if (in_place) in_place->read(pid_, ranges);
+  }
+  // What is left, neighbours together.
+  for (std::size_t i = 0, end = 0; i < ranges.size(); i = end) {
+    end = i + 1;
+    if (ranges[i].complete()) continue;
+    while (end < ranges.size() && !ranges[end].complete()) ++end;
+    read_slowly(ranges.subspan(i, end - i));
+  }
+}
+
+// A page that is not present may never arrive: of a file that the target itself serves, or by
+// userfaultfd. Those are read by a process of ours that can be given up; it takes several times as long.
+void ProcessMemory::read_slowly(std::span<RemoteRange> ranges) {
   const auto read_here = [this](std::span<RemoteRange> part) {
     const AwaitingTarget awaiting(pid_);
     if (way_ == Way::kFile) {
@@ -62,11 +81,6 @@ void ProcessMemory::read_many(std::span<RemoteRange> ranges) {
     }
   };
   if (pid_ == ::getpid()) return read_here(ranges);
-  ReadingProcess& reader = ReadingProcess::of_program();
-  if (reader.given_up(pid_)) {
-    last_error_ = ETIMEDOUT;
-    return;
-  }
   static thread_local PresentPages pages;
   const std::vector<bool>& present = pages.of(pid_, ranges);
   // Neighbours of one kind are read together.
@@ -76,6 +90,7 @@ void ProcessMemory::read_many(std::span<RemoteRange> ranges) {
       read_here(ranges.subspan(i, end - i));
       continue;
     }
+    ReadingProcess& reader = ReadingProcess::of_program();
     for (RemoteRange& range : ranges.subspan(i, end - i)) {
       int problem = 0;
       range.done = reader.read(pid_, range.address, range.into, problem);

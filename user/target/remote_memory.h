@@ -56,7 +56,8 @@ inline bool plausible_pointer(std::uint64_t value) {
   return value >= 4096 && value < (1ULL << 47) && value % 8 == 0;
 }
 
-// The memory of a live process by process_vm_readv, or /proc/PID/mem where that call is forbidden.
+// The memory of a live process: by the InPlaceReader where one is installed and the pages are present, else by
+// process_vm_readv, or /proc/PID/mem where that call is forbidden.
 class ProcessMemory final : public RemoteMemory {
  public:
   enum class Way : std::uint8_t { kCall, kFile };
@@ -71,6 +72,7 @@ class ProcessMemory final : public RemoteMemory {
   Result<void> check_access();
 
  private:
+  void read_slowly(std::span<RemoteRange> ranges);
   void read_by_call(std::span<RemoteRange> ranges);
   void read_by_file(std::span<RemoteRange> ranges);
 
