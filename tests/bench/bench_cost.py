@@ -262,4 +262,5 @@ def main():
         options.raw.write_text(json.dumps({"windows": windows, "columns": columns}))
 
 
-main()
+if __name__ == "__main__":
+    main()
