@@ -52,6 +52,8 @@ static __always_inline void send_phase(const struct dp_phase_event* event, __u64
 static __always_inline void other_caller(struct dp_process* process, struct dp_phase_event* event,
                                          struct clock_calls* calls) {
   struct dp_marker_key key = {.code = event->code, .pid = event->header.pid};
+  /* Dynamo's own profiler, where it is on: as often as Dynamo traces a function. */
+  if (event->code && event->code == process->torch.inline_code) return;
   if (calls_too_often(calls, event->header.time_ns)) {
     event->edge = DP_PHASE_TOO_OFTEN;
   } else if (!process->torch.phase_functions[0].code && event->code &&
