@@ -21,11 +21,14 @@ HERTZ = 499 if SECONDS < 60 else 99
 # Two runs of one job differ by more than chance: caches, placement of memory, what else runs. Of a share.
 BETWEEN_RUNS = 0.15
 SIGMAS = 4
+# glibc keeps what is freed. Else the result of an operator may be mapped anew at each call, or not, as the heap happens
+# to be: page faults that take longer than the operator, and that a median of the reference leaves out.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 
 class Run:
     def __init__(self, folder, python):
-        environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
+        environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder), **KEEP_MEMORY}
         reference = support.spawn([python, JOB, folder / "reference.json", "--profile"], timeout=400, env=environment)
         try:
             assert reference.wait() == 0, reference.text

@@ -142,7 +142,9 @@ int main(int argc, char** argv) {
     if (std::any_of(results.begin(), results.end(),
                     [&](const Loaded& loaded) { return loaded.program == name; }))
       continue;
-    if (!direct_map && name == "find_direct_map") {
+    const bool reads_in_place =
+        name == "find_direct_map" || name == "find_task" || name == "read_remote";
+    if (!direct_map && reads_in_place) {
       fmt::print("{}: not loaded, this kernel has no bpf_rdonly_cast\n", name);
       continue;
     }
