@@ -94,6 +94,8 @@ static long read_piece(__u32 i, struct reading* reading) {
   __u64 table;
   piece->done = 0;
   if (offset > DP_REMOTE_BYTES || size == 0 || size > DP_PAGE_BYTES) return 0;
+  /* What follows in the kernel's map is somebody else's page. */
+  if (inside + size > DP_PAGE_BYTES) return 0;
   __u64 mapped_at = walk_page_tables_at(reading->page_table, direct_map_base,
                                         direct_map_physical_mask, direct_map_levels, page, &table);
   if (!mapped_at) return 0;

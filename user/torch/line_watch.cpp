@@ -22,7 +22,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // 20 readings a second at first, fewer the longer compiles go on, since each reading stands for its share of
-// them: down to two. Each holds the target's lock on its memory map many times for a moment. Fewer as well
+// them: down to two. Where memory is not read in place, each takes the lock of the target's memory map many times. Fewer as well
 // where one takes long: at most a hundredth of a core, and 60 ms for the first of each View, which reads the names of the stack.
 constexpr std::chrono::nanoseconds kPeriod = 50ms, kLongestPeriod = 500ms;
 constexpr int kReadingsAtFirst = 20;
