@@ -22,28 +22,25 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kCannotRun = 127;  // as the shell has it
 
-// A program that is killed and waited for unless that was done before.
+// A program in a process group of its own. The group is killed when the program has ended or its time is up: what it
+// started does not outlive it.
 class Child {
  public:
-  Child(std::string name, pid_t pid) : name_(std::move(name)), pid_(pid) {}
+  Child(std::string name, pid_t pid) : name_(std::move(name)), pid_(pid) {
+    ::setpgid(pid_, pid_);  // the child does so too: whichever comes first
+  }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
+  ~Child() { end(); }
 
   Result<int> wait_until(Clock::time_point deadline) {
     for (;;) {
-      int status = 0;
-      pid_t done = ::waitpid(pid_, &status, WNOHANG);
+      siginfo_t ended{};
+      // Not reaped yet: until then its number, which is that of the group, belongs to nothing else.
+      const int done =
+          ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT);
       if (done < 0 && errno != EINTR) return errno_error("cannot wait for " + name_);
-      if (done == pid_) {
-        pid_ = -1;
-        return check(status);
-      }
+      if (done == 0 && ended.si_pid == pid_) return check(end());
       if (Clock::now() >= deadline) return error(name_ + " took too long and was stopped");
       timespec pause{0, 5'000'000};
       ::nanosleep(&pause, nullptr);
@@ -51,6 +48,18 @@ class Child {
   }
 
  private:
+  // Kills the group and reaps the program; its status, if it had not been reaped before.
+  int end() {
+    int status = 0;
+    if (pid_ <= 0) return status;
+    ::kill(-pid_, SIGKILL);
+    ::kill(pid_, SIGKILL);  // should it not be in its group yet
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    return status;
+  }
+
   Result<int> check(int status) const {
     if (WIFSIGNALED(status)) {
       return error(fmt::format("{} was ended by signal {}", name_, WTERMSIG(status)));
@@ -69,6 +78,7 @@ class Child {
                          int null, const ProgramLimits& limits) {
   if (::dup2(input, 0) < 0 || ::dup2(output, 1) < 0 || ::dup2(null, 2) < 0) ::_exit(kCannotRun);
   ::close_range(3, ~0u, 0);
+  ::setpgid(0, 0);
   for (int number : {SIGINT, SIGTERM, SIGPIPE, SIGCHLD, SIGXFSZ}) ::signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);

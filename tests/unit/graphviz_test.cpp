@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 
@@ -79,6 +80,34 @@ TEST_F(Graphviz, AProgramThatHangsIsStopped) {
   if (pid > 0) {
     EXPECT_NE(::kill(pid, 0), 0) << "it still runs";
   }
+}
+
+// Not a process that has ended and is not reaped yet.
+bool runs(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::size_t name_end = text.rfind(')');
+  return name_end != std::string::npos && text.substr(name_end).find(") Z") != 0;
+}
+
+TEST_F(Graphviz, WhatAProgramStartedEndsWithIt) {
+  const std::string pid_file = (directory / "pid").string();
+  auto expect_none_left = [&] {
+    pid_t pid = 0;
+    std::ifstream(pid_file) >> pid;
+    ASSERT_GT(pid, 0);
+    // It ends a moment after the signal. Who reaps it, and when, is not ours to say.
+    for (int tries = 0; tries < 200 && runs(pid); ++tries) ::usleep(10'000);
+    EXPECT_FALSE(runs(pid));
+    ::kill(pid, SIGKILL);
+  };
+  dot = program("dot", "sleep 1000 & echo $! > " + pid_file);
+  EXPECT_TRUE(run());
+  expect_none_left();
+  limits.time = std::chrono::milliseconds(200);
+  dot = program("dot", "sleep 1000 & echo $! > " + pid_file + "; wait");
+  EXPECT_EQ(run().error().what, "dot took too long and was stopped");
+  expect_none_left();
 }
 
 TEST_F(Graphviz, DescriptorsAreNotInherited) {
