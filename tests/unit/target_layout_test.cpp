@@ -357,7 +357,12 @@ TEST_F(TargetWalk, TheCookieIsFound) {
   AddressRange data[] = {{0x700000, 0x700100},
                          {0x800000, 0x800000 + 700'000},
                          {0x800000 + 700'000, 0x800000 + 700'000 + kDebugOffsetsBytes}};
-  EXPECT_EQ(scan_for_cookie(memory_, data), 0x800000u + 700'000u);
+  const RuntimeScan scanned = scan_for_cookie(memory_, data);
+  EXPECT_EQ(scanned.place, 0x800000u + 700'000u);
+  EXPECT_FALSE(scanned.complete);  // the first range is not there
+  const RuntimeScan none = scan_for_cookie(memory_, std::span(data).subspan(1, 1));
+  EXPECT_FALSE(none.place);
+  EXPECT_TRUE(none.complete);
 }
 
 }  // namespace

@@ -23,9 +23,9 @@ std::uint64_t backoff(unsigned looks) {
 }  // namespace
 
 FollowedProcess::FollowedProcess(pid_t pid, pid_t parent, const FollowOptions& options,
-                                 KernelSide& kernel)
+                                 KernelSide& kernel, KnownImages& images)
     : identity_(pid, parent, options.command_lines),
-      python_(pid, kernel, schedule_),
+      python_(pid, kernel, schedule_, images),
       native_(pid, python_),
       torch_(identity_, python_, schedule_, kernel.may_probe()),
       entry_(pid, options.children, kernel, python_, native_, torch_),

@@ -30,8 +30,9 @@ struct FollowOptions {
 
 class FollowedProcess {
  public:
-  // `options` and `kernel` outlive it. `parent` 0: not known, or a target.
-  FollowedProcess(pid_t pid, pid_t parent, const FollowOptions& options, KernelSide& kernel);
+  // `options`, `kernel` and `images` outlive it. `parent` 0: not known, or a target.
+  FollowedProcess(pid_t pid, pid_t parent, const FollowOptions& options, KernelSide& kernel,
+                  KnownImages& images);
   FollowedProcess(const FollowedProcess&) = delete;
   FollowedProcess& operator=(const FollowedProcess&) = delete;
 

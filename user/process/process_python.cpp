@@ -26,13 +26,14 @@ struct ProcessPython::Readers {
   RemoteValues values;
 };
 
-ProcessPython::ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule)
-    : pid_(pid), kernel_(kernel), schedule_(schedule) {}
+ProcessPython::ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule,
+                             KnownImages& images)
+    : pid_(pid), kernel_(kernel), images_(images), schedule_(schedule) {}
 
 ProcessPython::~ProcessPython() = default;
 
 Result<void> ProcessPython::find(PythonDiscovery& details) {
-  auto found = discover_python(pid_, &details);
+  auto found = discover_python(pid_, &details, &images_);
   if (!found) return std::move(found).error();
   runtime_ = std::move(*found);
   readers_ = std::make_unique<Readers>(pid_, *runtime_);

@@ -22,7 +22,8 @@ namespace dynprof {
 
 class ProcessPython {
  public:
-  ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule);
+  // All of these outlive it.
+  ProcessPython(pid_t pid, KernelSide& kernel, LookSchedule& schedule, KnownImages& images);
   ~ProcessPython();
 
   explicit operator bool() const { return readers_ != nullptr; }
@@ -58,6 +59,7 @@ class ProcessPython {
 
   pid_t pid_;
   KernelSide& kernel_;
+  KnownImages& images_;
   LookSchedule& schedule_;
   std::optional<PythonRuntime> runtime_;
   std::unique_ptr<Readers> readers_;

@@ -13,7 +13,7 @@ const FollowedProcess* ProcessTable::find(pid_t pid) const {
 }
 
 FollowedProcess& ProcessTable::follow(pid_t pid, pid_t parent) {
-  return processes_.try_emplace(pid, pid, parent, options_, kernel_).first->second;
+  return processes_.try_emplace(pid, pid, parent, options_, kernel_, images_).first->second;
 }
 
 FollowedProcess& ProcessTable::follow_at_begin(pid_t pid, pid_t parent) {

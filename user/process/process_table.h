@@ -9,6 +9,7 @@
 
 #include "user/process/followed_process.h"
 #include "user/process/pending_children.h"
+#include "user/target/known_images.h"
 
 namespace dynprof {
 
@@ -41,6 +42,7 @@ class ProcessTable {
  private:
   FollowOptions options_;
   KernelSide& kernel_;
+  KnownImages images_;
   Map processes_;
   PendingChildren pending_children_;
   std::vector<std::pair<pid_t, pid_t>> there_;

@@ -32,14 +32,15 @@ std::vector<std::optional<ElfSymbol>> ElfImage::find_symbols(
   return *std::move(found);
 }
 
-std::optional<std::uint64_t> ElfImage::load_bias(std::span<const Mapping> mappings) const {
+std::optional<std::uint64_t> ElfImage::load_bias(std::span<const Segment> segments,
+                                                 std::span<const Mapping> mappings) {
   // The surest sign first: a mapping that begins where a segment begins and may be written as it
   // may; then one that only begins there (RELRO takes the right away); then one inside (mprotect
   // splits mappings). Neighbouring segments can share a page of the file, hence the order.
   auto page = [](std::uint64_t value) { return value / kPage * kPage; };
   for (int pass = 0; pass < 3; ++pass) {
     for (const Mapping& mapping : mappings) {
-      for (const Segment& segment : segments_) {
+      for (const Segment& segment : segments) {
         bool begins = mapping.offset == page(segment.offset);
         bool inside = mapping.offset > page(segment.offset) &&
                       mapping.offset < segment.offset + segment.file_size;

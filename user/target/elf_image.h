@@ -41,7 +41,11 @@ class ElfImage {
 
   // Address in the process minus address in the file, from the mappings of this file; nullopt when
   // no mapping fits a segment.
-  std::optional<std::uint64_t> load_bias(std::span<const Mapping> mappings) const;
+  std::optional<std::uint64_t> load_bias(std::span<const Mapping> mappings) const {
+    return load_bias(segments_, mappings);
+  }
+  static std::optional<std::uint64_t> load_bias(std::span<const Segment> segments,
+                                                std::span<const Mapping> mappings);
 
  private:
   ElfImage() = default;

@@ -80,9 +80,10 @@ std::vector<MappedFile> mapped_files(std::span<const Mapping> mappings, const st
 }
 
 // Writable memory of the file: its private mappings and the anonymous .bss that follows.
-std::vector<AddressRange> writable_ranges(const ElfImage& elf, std::uint64_t bias) {
+std::vector<AddressRange> writable_ranges(std::span<const ElfImage::Segment> segments,
+                                          std::uint64_t bias) {
   std::vector<AddressRange> ranges;
-  for (const ElfImage::Segment& segment : elf.segments()) {
+  for (const ElfImage::Segment& segment : segments) {
     if (!segment.writable || segment.memory_size > 1ULL << 30) continue;
     std::uint64_t begin = (bias + segment.address + 7) / 8 * 8;
     ranges.push_back({begin, bias + segment.address + segment.memory_size});
@@ -90,25 +91,47 @@ std::vector<AddressRange> writable_ranges(const ElfImage& elf, std::uint64_t bia
   return ranges;
 }
 
-Result<PythonImage> examine(pid_t pid, const MappedFile& file, ReadBudget& budget) {
-  const Mapping& first = file.mappings.front();
-  ASSIGN_OR_RETURN(UniqueFd fd, open_mapped_file(pid, first));
-  ASSIGN_OR_RETURN(ElfImage elf, ElfImage::open(std::move(fd), first.path, budget));
-  auto bias = elf.load_bias(file.mappings);
-  if (!bias) return error(fmt::format("{}: its mappings fit none of its segments", first.path));
-  constexpr std::array<std::string_view, 7> kNames = {
-      "_PyRuntime",  "Py_Version",     "PyLong_Type",   "PyCell_Type",
-      "PyCode_Type", "PyUnicode_Type", "_Py_NoneStruct"};
-  PythonImage image;
-  image.path = first.path;
-  std::uint64_t* places[] = {&image.runtime,   &image.version,  &image.long_type, &image.cell_type,
-                             &image.code_type, &image.str_type, &image.none};
-  auto symbols = elf.find_symbols(kNames, budget, file.rank == 3);
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (symbols[i]) *places[i] = *bias + symbols[i]->address;
-  }
-  image.writable = writable_ranges(elf, *bias);
+constexpr std::array<std::string_view, kImageSymbols> kSymbols = {
+    "_PyRuntime",  "Py_Version",     "PyLong_Type",   "PyCell_Type",
+    "PyCode_Type", "PyUnicode_Type", "_Py_NoneStruct"};
+
+Result<KnownImage> search_file(UniqueFd fd, const std::string& path, bool exported_only,
+                               ReadBudget& budget) {
+  ASSIGN_OR_RETURN(ElfImage elf, ElfImage::open(std::move(fd), path, budget));
+  KnownImage image;
+  const auto symbols = elf.find_symbols(kSymbols, budget, exported_only);
+  for (std::size_t i = 0; i < kSymbols.size(); ++i)
+    if (symbols[i]) image.symbols[i] = symbols[i]->address;
+  image.segments = elf.segments();
   image.wants_loader = elf.wants_loader();
+  return image;
+}
+
+Result<PythonImage> examine(pid_t pid, const MappedFile& file, KnownImages& known,
+                            ReadBudget& budget) {
+  const Mapping& first = file.mappings.front();
+  const bool exported_only = file.rank == 3;
+  ASSIGN_OR_RETURN(UniqueFd fd, open_mapped_file(pid, first));
+  PythonImage image;
+  image.file = KnownImages::key_of(fd.get(), exported_only);
+  const KnownImage* found = image.file ? known.find(*image.file) : nullptr;
+  KnownImage searched;
+  if (!found) {
+    ASSIGN_OR_RETURN(searched, search_file(std::move(fd), first.path, exported_only, budget));
+    // What was not read to its end is read again.
+    found = image.file && !budget.refused() ? &known.add(*image.file, searched) : &searched;
+  }
+  const auto bias = ElfImage::load_bias(found->segments, file.mappings);
+  if (!bias) return error(fmt::format("{}: its mappings fit none of its segments", first.path));
+  image.path = first.path;
+  std::uint64_t* places[kImageSymbols] = {&image.runtime,   &image.version,   &image.long_type,
+                                          &image.cell_type, &image.code_type, &image.str_type,
+                                          &image.none};
+  for (std::size_t i = 0; i < kImageSymbols; ++i)
+    if (found->symbols[i] != 0) *places[i] = *bias + found->symbols[i];
+  image.writable = writable_ranges(found->segments, *bias);
+  image.wants_loader = found->wants_loader;
+  image.no_debug_offsets = found->no_debug_offsets;
   return image;
 }
 
@@ -142,8 +165,8 @@ std::uint16_t version_from_paths(std::span<const Mapping> mappings, const std::s
   return best;
 }
 
-ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings,
-                               const std::string& exe) {
+ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings, const std::string& exe,
+                               KnownImages& known) {
   ImageSearch search;
   // For all files of the process together: it can map thousands that look like interpreters.
   ReadBudget budget(2ULL << 30, std::chrono::milliseconds(3000));
@@ -159,7 +182,7 @@ ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings,
   search.loading = !c_library && (other_loader || files.empty());
   for (const MappedFile& file : files) {
     if (file.rank == 3 && (!search.images.empty() || ++others > kMaxOtherFiles)) break;
-    auto image = examine(pid, file, budget);
+    auto image = examine(pid, file, known, budget);
     if (!image) {
       if (file.rank < 3 && search.unreadable.empty()) search.unreadable = image.error().what;
       continue;

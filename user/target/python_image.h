@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "user/target/known_images.h"
 #include "user/target/process.h"
 #include "user/target/remote_memory.h"
 
@@ -32,6 +33,8 @@ struct PythonImage {
   std::uint64_t none = 0;
   std::vector<AddressRange> writable;  // .data and .bss
   bool wants_loader = false;           // has a PT_INTERP
+  bool no_debug_offsets = false;       // see KnownImage
+  std::optional<KnownImages::Key> file;
 };
 
 // What names of mapped files say about the version: major << 8 | minor, 0: nothing. Seen in
@@ -46,7 +49,7 @@ struct ImageSearch {
   bool loading = false;             // the dynamic loader is still at work: ask again
   std::string unreadable;  // a file that looks like an interpreter and could not be opened: why
 };
-ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings,
-                               const std::string& exe);
+ImageSearch find_python_images(pid_t pid, std::span<const Mapping> mappings, const std::string& exe,
+                               KnownImages& known);
 
 }  // namespace dynprof

@@ -41,7 +41,7 @@ bool plausible_hex(std::uint32_t hex) {
 
 class Discoverer {
  public:
-  explicit Discoverer(pid_t pid) : pid_(pid), memory_(pid) {}
+  Discoverer(pid_t pid, KnownImages& known) : pid_(pid), known_(known), memory_(pid) {}
   Result<PythonRuntime> run(PythonDiscovery& details);
 
  private:
@@ -60,7 +60,10 @@ class Discoverer {
   bool find_modules(RemoteObjects& objects, PythonRuntime& runtime);
   bool fit_str_state(RemoteObjects& objects, PythonRuntime& runtime);
 
+  std::optional<std::uint64_t> find_debug_offsets(const PythonImage& image);
+
   pid_t pid_;
+  KnownImages& known_;
   ProcessMemory memory_;
 };
 
@@ -260,6 +263,14 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   return {};
 }
 
+std::optional<std::uint64_t> Discoverer::find_debug_offsets(const PythonImage& image) {
+  if (image.no_debug_offsets) return std::nullopt;
+  const RuntimeScan scanned = scan_for_cookie(memory_, image.writable);
+  KnownImage* known = image.file ? known_.find(*image.file) : nullptr;
+  if (known && !scanned.place && scanned.complete) known->no_debug_offsets = true;
+  return scanned.place;
+}
+
 Result<PythonRuntime> Discoverer::try_image(const PythonImage& image, std::uint16_t path_version,
                                             PythonDiscovery& details) {
   PythonRuntime runtime;
@@ -274,7 +285,7 @@ Result<PythonRuntime> Discoverer::try_image(const PythonImage& image, std::uint1
   runtime.found_by = fmt::format("symbol _PyRuntime in {}", image.path);
   PythonImage known = image;
   if (known.runtime == 0) {
-    auto place = scan_for_cookie(memory_, image.writable);
+    auto place = find_debug_offsets(image);
     runtime.found_by = fmt::format("debug offsets in the data of {}", image.path);
     if (!place) {
       if (const PythonLayout* layout = measured_layout(path_version)) {
@@ -335,7 +346,7 @@ Result<PythonRuntime> Discoverer::run(PythonDiscovery& details) {
   if (!mapped) {
     if (auto again = read_mappings(pid_)) mappings = std::move(again);
   }
-  ImageSearch search = find_python_images(pid_, *mappings, exe);
+  ImageSearch search = find_python_images(pid_, *mappings, exe, known_);
   std::uint16_t path_version = version_from_paths(*mappings, exe);
 
   // Several _PyRuntime (an embedded libpython beside a static executable): the one that lives.
@@ -378,11 +389,12 @@ Result<PythonRuntime> Discoverer::run(PythonDiscovery& details) {
 
 }  // namespace
 
-Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details) {
+Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details, KnownImages* known) {
   PythonDiscovery ignored;
+  KnownImages none;
   PythonDiscovery& d = details ? *details : ignored;
   d = {};
-  auto runtime = Discoverer(pid).run(d);
+  auto runtime = Discoverer(pid, known ? *known : none).run(d);
   if (!runtime) {
     const int problem = runtime.error().errno_value;
     d.no_descriptors = problem == EMFILE || problem == ENFILE || out_of_descriptors();

@@ -11,6 +11,7 @@
 #include "bpf/events.h"
 #include "symbolizer/base/result.h"
 #include "user/target/interpreter_walk.h"
+#include "user/target/known_images.h"
 #include "user/target/python_layouts.h"
 #include "user/target/remote_memory.h"
 
@@ -57,7 +58,8 @@ struct PythonDiscovery {
   bool retryable() const { return fault == PythonFault::kStarting; }
 };
 
-// `details`, where given, receives the kind of the error.
-Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details = nullptr);
+// `details`, where given, receives the kind of the error. `known`: what earlier calls found in files, and this one will.
+Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details = nullptr,
+                                      KnownImages* known = nullptr);
 
 }  // namespace dynprof

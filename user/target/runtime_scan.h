@@ -12,9 +12,12 @@
 
 namespace dynprof {
 
+struct RuntimeScan {
+  std::optional<std::uint64_t> place;  // address of _PyRuntime
+  bool complete = true;                // all of it could be read, up to the limit of a scan
+};
+RuntimeScan scan_for_cookie(RemoteMemory& memory, std::span<const AddressRange> data);
 // Address of _PyRuntime.
-std::optional<std::uint64_t> scan_for_cookie(RemoteMemory& memory,
-                                             std::span<const AddressRange> data);
 std::optional<std::uint64_t> scan_for_interpreter(RemoteMemory& memory,
                                                   std::span<const AddressRange> data,
                                                   const PythonLayout& layout);
