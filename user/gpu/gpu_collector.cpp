@@ -10,6 +10,7 @@
 #include "user/gpu/gpu_view.h"
 #include "user/gpu/library_path.h"
 #include "user/kernel/event_view.h"
+#include "user/target/process.h"
 
 namespace dynprof {
 namespace {
@@ -18,6 +19,8 @@ namespace {
 constexpr std::uint64_t kSoonNs = 100'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
 constexpr unsigned kSoonLooks = 50;
+// So many looks apart all mappings are read: a library may have taken the place of one of the same size.
+constexpr unsigned kLooksWhole = 10;
 
 }  // namespace
 
@@ -78,7 +81,14 @@ void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
   if (process.failed || process.gpu.tier() == GpuTier::kLibrary || now_ns < process.next_look_ns)
     return;
   process.next_look_ns = now_ns + (process.looks++ < kSoonLooks ? kSoonNs : kLaterNs);
+  // Executable memory that is not the program's own (VmLib, read before the mappings): a library adds to it. To read that
+  // is far cheaper than to read all mappings of a process that uses torch.
+  auto field = read_status_field(pid, "VmLib");
+  const std::string libraries = field ? *std::move(field) : "";
+  const bool same = !libraries.empty() && libraries == process.without_cuda;
+  if (same && process.looks % kLooksWhole != 0) return;
   const CudaMappings cuda = cuda_of(pid);
+  process.without_cuda = cuda.best() == GpuTier::kNone ? libraries : "";
   if (cuda.best() <= process.gpu.tier()) return;
   if (cuda.driver && is_copy_of_cuda_process(pid))
     process.failed = true;

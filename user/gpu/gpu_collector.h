@@ -64,6 +64,7 @@ class GpuCollector {
     GpuProcess gpu;
     std::uint64_t next_look_ns = 0;
     unsigned looks = 0;
+    std::string without_cuda;      // its libraries' size when none of them was CUDA's
     bool failed = false;           // and noted; or CUDA cannot work in it
     bool asked = false;            // the library is being loaded, or was
     bool without_library = false;  // it could not be loaded, which was noted; or is not wanted

@@ -332,7 +332,7 @@ Result<PythonRuntime> Discoverer::run(PythonDiscovery& details) {
     details.fault = denied ? PythonFault::kNotReadable : PythonFault::kNoProcess;
     return std::move(mappings).error();
   }
-  if (auto access = memory_.check_access(); !access) {
+  if (auto access = memory_.check_access(*mappings); !access) {
     int problem = access.error().errno_value;
     details.fault = problem == ESRCH    ? PythonFault::kNoProcess
                     : problem == EFAULT ? PythonFault::kStarting  // an exec under way

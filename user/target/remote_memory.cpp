@@ -165,7 +165,11 @@ void ProcessMemory::read_by_file(std::span<RemoteRange> ranges) {
 }
 
 Result<void> ProcessMemory::check_access() {
-  ASSIGN_OR_RETURN(auto mappings, read_mappings(pid_));
+  ASSIGN_OR_RETURN(const auto mappings, read_mappings(pid_));
+  return check_access(mappings);
+}
+
+Result<void> ProcessMemory::check_access(std::span<const Mapping> mappings) {
   for (const Mapping& mapping : mappings) {
     if (!mapping.readable || mapping.path == "[vvar]" || mapping.path == "[vsyscall]") continue;
     last_error_ = 0;

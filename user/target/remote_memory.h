@@ -16,6 +16,8 @@
 
 namespace dynprof {
 
+struct Mapping;
+
 // One piece of a vectored read. `done` is how many bytes from the start were read.
 struct RemoteRange {
   std::uint64_t address = 0;
@@ -70,6 +72,7 @@ class ProcessMemory final : public RemoteMemory {
   int last_error() const { return last_error_; }
   // Whether we may read it at all: one byte of its first mapping.
   Result<void> check_access();
+  Result<void> check_access(std::span<const Mapping> mappings);
 
  private:
   void read_slowly(std::span<RemoteRange> ranges);
