@@ -1,7 +1,7 @@
-"""Marks ranges as programs do, and notes when: annotation_job.py RESULT [--nvtx LIBRARY] [--flood SECONDS].
+"""Marks ranges as programs do, and notes when: annotation_job.py RESULT --nvtx LIBRARY [--flood SECONDS].
 
 It waits for a line, marks, writes RESULT (each range with the times of its clock right before and after each of its
-two calls), and ends at another line."""
+two calls; the instructions of nvtxRangePushA before that line, after it and at the end), and ends at another line."""
 
 import argparse
 import ctypes
@@ -57,32 +57,39 @@ def nested(ranges, step, way):
     next(outer, None)
 
 
-def flood(seconds):
-    """As many ranges as it can mark; returns how many."""
-    end, count = time.monotonic() + seconds, 0
-    push, pop = torch.profiler.itt.range_push, torch.profiler.itt.range_pop
-    while time.monotonic() < end:
+def flood(library, seconds):
+    """As many NVTX ranges as it can mark in that much CPU time, which others on the machine do not take."""
+    begin, end, count = time.process_time(), 0, 0
+    push, pop = library.nvtxRangePushA, library.nvtxRangePop
+    while end < begin + seconds:
         for _ in range(1000):
-            push("flood")
+            push(b"flood")
             pop()
         count += 1000
-    return count
+        end = time.process_time()
+    return {"count": count, "seconds": end - begin}
+
+
+def instructions(library):
+    """The kernel writes a breakpoint over the first one while it is probed."""
+    return ctypes.string_at(ctypes.cast(library.nvtxRangePushA, ctypes.c_void_p).value, 8).hex()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("result")
-    parser.add_argument("--nvtx")
+    parser.add_argument("--nvtx", required=True)
     parser.add_argument("--flood", type=float, default=0)
     arguments = parser.parse_args()
-    ways = [record_function, itt]
-    if arguments.nvtx:
-        ways.append(nvtx(ctypes.CDLL(arguments.nvtx)))
+    library = ctypes.CDLL(arguments.nvtx)
+    ways = [record_function, itt, nvtx(library)]
     model = torch.compile(lambda a: (a @ a).relu().sum())
     torch.set_num_threads(1)
     work()
+    code = [instructions(library)]
     print("ready", flush=True)
     input()
+    code.append(instructions(library))
     ranges = []
     with torch.profiler.record_function("compile the model"):
         model(torch.ones(32, 32))
@@ -91,9 +98,10 @@ def main():
             nested(ranges, step, way)
     with torch.profiler.record_function("name with \x1b[31m \"quotes\"\n and " + "x" * 500):
         work()
-    count = flood(arguments.flood) if arguments.flood else 0
+    flooded = flood(library, arguments.flood) if arguments.flood else None
+    code.append(instructions(library))
     with open(arguments.result, "w", encoding="utf-8") as file:
-        json.dump({"ranges": ranges, "flood": count}, file)
+        json.dump({"ranges": ranges, "flood": flooded, "code": code}, file)
     print("done", flush=True)
     input()
 

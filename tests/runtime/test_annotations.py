@@ -22,7 +22,8 @@ class Run:
     def __init__(self, folder, python, *arguments, record=()):
         self.folder = folder
         target = support.spawn([python, JOB, folder / "truth.json", *arguments], timeout=400,
-                               env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)})
+                               env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder),
+                                    "TORCHINDUCTOR_VEC_ISA_OK": "1"})
         dynprof = support.Dynprof(folder)
         try:
             self.out = folder / "out"
@@ -70,7 +71,8 @@ def marked(require_root_bpf, venv_python, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def flooded(require_root_bpf, venv_python, tmp_path_factory):
-    return Run(tmp_path_factory.mktemp("flooded"), venv_python, "--flood", "2")
+    folder = tmp_path_factory.mktemp("flooded")
+    return Run(folder, venv_python, "--nvtx", build_nvtx(folder), "--flood", "2")
 
 
 # The probe is hit between two readings of the clock: no allowance is needed.
@@ -105,12 +107,21 @@ def test_the_report_has_them(marked):
 
 
 def test_a_flood_is_limited(flooded):
-    # Some ten times what is allowed, and the program is still as fast as that.
-    assert flooded.truth["flood"] > 40_000
-    assert "its ranges are not recorded any more" in flooded.text
-    assert 0 < len(flooded.spans["flood", "ITT"]) <= 8000
+    """Of 100,000 NVTX ranges in a second and more."""
+    flood = flooded.truth["flood"]
+    assert flood["count"] > 100_000 * flood["seconds"]
+    [note] = [line for line in flooded.text.splitlines() if "its ranges are not recorded any more" in line]
+    assert 0 < len(flooded.spans["flood", "NVTX"]) <= 8000
     # What came before is whole.
-    assert len(flooded.spans["step", "ITT"]) == 40
+    for kind in ("ITT", "NVTX"):
+        assert len(flooded.spans["step", kind]) == 40
+
+
+def test_a_flood_removes_the_probes(flooded, marked):
+    before, probed, after = flooded.truth["code"]
+    assert before != probed and before == after
+    before, probed, after = marked.truth["code"]
+    assert before != probed and probed == after
 
 
 def test_record_functions_are_recorded_on_request_alone(flooded):
