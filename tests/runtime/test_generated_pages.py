@@ -271,18 +271,39 @@ sys.stdout.buffer.write(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(
 """
 
 
+def decompiler_program():
+    source = (support.REPO / "symbolizer" / "export" / "decompiler.cpp").read_text()
+    return re.search(r'R"py\((.*)\)py"', source, re.DOTALL)[1]
+
+
 def test_depyf_evaluates_nothing_of_the_target(venv_python, tmp_path):
     """A code object whose name is an expression, where depyf evaluates what it made of the bytecode."""
     made = tmp_path / "made"
     code = subprocess.run([venv_python, "-c", HOSTILE, made], capture_output=True, check=True).stdout
-    source = (support.REPO / "symbolizer" / "export" / "decompiler.cpp").read_text()
-    program = re.search(r'R"py\((.*)\)py"', source, re.DOTALL)[1]
+    program = decompiler_program()
     for ours in (True, False):
         if not ours:  # as depyf is: the test is of something
             program = re.sub(r"(?m)^depyf\.(eval|Decompiler).*$", "", program)
         done = subprocess.run([venv_python, "-I", "-B", "-c", program], input=code, capture_output=True)
         assert done.returncode == 5, done
         assert made.exists() != ours
+
+
+def test_the_decompiler_tells_what_is_wrong_with_a_file(job, venv_python):
+    """The status of each of the reasons, with the real program, Python and depyf."""
+    file = job.one("0/0", "bytecode_forward.pyc").read_bytes()
+    other_version = (3394).to_bytes(2, "little") + file[2:]  # CPython 3.7
+    for given, isolated, status in (
+        (file, "-I", 0),
+        (other_version, "-I", 4),
+        (file[:len(file) // 2], "-I", 5),
+        (file[:16] + b"c" + bytes(100), "-I", 5),
+        (file, "-IS", 3),  # without the packages of the environment
+    ):
+        done = subprocess.run([venv_python, isolated, "-B", "-c", decompiler_program()], input=given,
+                              capture_output=True, timeout=60)
+        assert done.returncode == status, (given[:20], done)
+        assert (b"def " in done.stdout) == (status == 0)
 
 
 @pytest.mark.parametrize("script, why", [
