@@ -83,7 +83,7 @@ def main():
     arguments = parser.parse_args()
     library = ctypes.CDLL(arguments.nvtx)
     ways = [record_function, itt, nvtx(library)]
-    model = torch.compile(lambda a: (a @ a).relu().sum())
+    model = torch.compile(lambda a: (a @ a).relu().sum(), backend="aot_eager")
     torch.set_num_threads(1)
     work()
     code = [instructions(library)]

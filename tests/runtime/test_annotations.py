@@ -22,8 +22,7 @@ class Run:
     def __init__(self, folder, python, *arguments, record=()):
         self.folder = folder
         target = support.spawn([python, JOB, folder / "truth.json", *arguments], timeout=400,
-                               env={"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder),
-                                    "TORCHINDUCTOR_VEC_ISA_OK": "1"})
+                               env={"TMPDIR": str(folder)})
         dynprof = support.Dynprof(folder)
         try:
             self.out = folder / "out"
@@ -63,10 +62,12 @@ def build_nvtx(folder):
     return library
 
 
-@pytest.fixture(scope="module")
-def marked(require_root_bpf, venv_python, tmp_path_factory):
+@pytest.fixture(scope="module", params=["venv", "newest"])
+def marked(request, require_root_bpf, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
-    return Run(folder, venv_python, "--nvtx", build_nvtx(folder), record=["--record-functions"])
+    newest = request.param == "newest"
+    python = request.getfixturevalue("newest_torch").python if newest else request.getfixturevalue("venv_python")
+    return Run(folder, python, "--nvtx", build_nvtx(folder), record=["--record-functions"])
 
 
 @pytest.fixture(scope="module")
