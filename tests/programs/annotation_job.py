@@ -47,6 +47,34 @@ def nvtx(library):
                                      library.nvtxRangePop)
 
 
+class Attributes(ctypes.Structure):
+    """nvtxEventAttributes_t of NVTX 3."""
+
+    _fields_ = [("version", ctypes.c_uint16), ("size", ctypes.c_uint16), ("category", ctypes.c_uint32),
+                ("color_type", ctypes.c_int32), ("color", ctypes.c_uint32), ("payload_type", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("payload", ctypes.c_uint64), ("message_type", ctypes.c_int32),
+                ("message", ctypes.c_char_p)]
+
+
+def nvtx_domain(library, domain):
+    domain = ctypes.c_void_p(domain)
+
+    def push(text):
+        attributes = Attributes(version=3, size=ctypes.sizeof(Attributes), message_type=1, message=text.encode())
+        library.nvtxDomainRangePushEx(domain, ctypes.byref(attributes))
+
+    return lambda ranges, name: mark(ranges, name, "NVTX", push, lambda: library.nvtxDomainRangePop(domain))
+
+
+def crossed(ranges, *ways):
+    """Ranges of different domains end in the order of their begins."""
+    marks = [way(ranges, f"crossed {number}") for number, way in enumerate(ways)]
+    for _ in range(2):
+        for one in marks:
+            next(one, None)
+            work()
+
+
 def nested(ranges, step, way):
     outer, inner = way(ranges, "step"), way(ranges, f"inner {step}")
     next(outer)
@@ -96,6 +124,7 @@ def main():
     for step in range(RANGES):
         for way in ways:
             nested(ranges, step, way)
+        crossed(ranges, nvtx(library), nvtx_domain(library, 1), nvtx_domain(library, 2))
     with torch.profiler.record_function("name with \x1b[31m \"quotes\"\n and " + "x" * 500):
         work()
     flooded = flood(library, arguments.flood) if arguments.flood else None
