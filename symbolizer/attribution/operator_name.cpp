@@ -179,6 +179,8 @@ std::optional<OperatorName> operator_of_function(std::string_view function) {
     // The only one of these frames where Python calls an operator by its schema.
     const std::string_view name = take_word(rest);
     if (name.empty() || !ends_name(rest)) return std::nullopt;
+    // Helpers are there too, such as checked_cast_variable(at::Tensor const&, ...); operators get the keys first.
+    if (rest.starts_with('(') && !rest.starts_with("(c10::DispatchKeySet")) return std::nullopt;
     return of_generated(name);
   }
   if (auto found = node(function)) return found;

@@ -1,7 +1,7 @@
-"""Marks ranges as programs do, and notes when: annotation_job.py RESULT [--nvtx LIBRARY] [--flood SECONDS].
+"""Marks ranges as programs do, and notes when: annotation_job.py RESULT --nvtx LIBRARY [--flood SECONDS].
 
 It waits for a line, marks, writes RESULT (each range with the times of its clock right before and after each of its
-two calls), and ends at another line."""
+two calls; the instructions of nvtxRangePushA before that line, after it and at the end), and ends at another line."""
 
 import argparse
 import ctypes
@@ -47,6 +47,34 @@ def nvtx(library):
                                      library.nvtxRangePop)
 
 
+class Attributes(ctypes.Structure):
+    """nvtxEventAttributes_t of NVTX 3."""
+
+    _fields_ = [("version", ctypes.c_uint16), ("size", ctypes.c_uint16), ("category", ctypes.c_uint32),
+                ("color_type", ctypes.c_int32), ("color", ctypes.c_uint32), ("payload_type", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("payload", ctypes.c_uint64), ("message_type", ctypes.c_int32),
+                ("message", ctypes.c_char_p)]
+
+
+def nvtx_domain(library, domain):
+    domain = ctypes.c_void_p(domain)
+
+    def push(text):
+        attributes = Attributes(version=3, size=ctypes.sizeof(Attributes), message_type=1, message=text.encode())
+        library.nvtxDomainRangePushEx(domain, ctypes.byref(attributes))
+
+    return lambda ranges, name: mark(ranges, name, "NVTX", push, lambda: library.nvtxDomainRangePop(domain))
+
+
+def crossed(ranges, *ways):
+    """Ranges of different domains end in the order of their begins."""
+    marks = [way(ranges, f"crossed {number}") for number, way in enumerate(ways)]
+    for _ in range(2):
+        for one in marks:
+            next(one, None)
+            work()
+
+
 def nested(ranges, step, way):
     outer, inner = way(ranges, "step"), way(ranges, f"inner {step}")
     next(outer)
@@ -57,43 +85,52 @@ def nested(ranges, step, way):
     next(outer, None)
 
 
-def flood(seconds):
-    """As many ranges as it can mark; returns how many."""
-    end, count = time.monotonic() + seconds, 0
-    push, pop = torch.profiler.itt.range_push, torch.profiler.itt.range_pop
-    while time.monotonic() < end:
+def flood(library, seconds):
+    """As many NVTX ranges as it can mark in that much CPU time, which others on the machine do not take."""
+    begin, end, count = time.process_time(), 0, 0
+    push, pop = library.nvtxRangePushA, library.nvtxRangePop
+    while end < begin + seconds:
         for _ in range(1000):
-            push("flood")
+            push(b"flood")
             pop()
         count += 1000
-    return count
+        end = time.process_time()
+    return {"count": count, "seconds": end - begin}
+
+
+def instructions(library):
+    """The kernel writes a breakpoint over the first one while it is probed."""
+    return ctypes.string_at(ctypes.cast(library.nvtxRangePushA, ctypes.c_void_p).value, 8).hex()
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("result")
-    parser.add_argument("--nvtx")
+    parser.add_argument("--nvtx", required=True)
     parser.add_argument("--flood", type=float, default=0)
     arguments = parser.parse_args()
-    ways = [record_function, itt]
-    if arguments.nvtx:
-        ways.append(nvtx(ctypes.CDLL(arguments.nvtx)))
-    model = torch.compile(lambda a: (a @ a).relu().sum())
+    library = ctypes.CDLL(arguments.nvtx)
+    ways = [record_function, itt, nvtx(library)]
+    model = torch.compile(lambda a: (a @ a).relu().sum(), backend="aot_eager")
     torch.set_num_threads(1)
     work()
+    code = [instructions(library)]
     print("ready", flush=True)
     input()
+    code.append(instructions(library))
     ranges = []
     with torch.profiler.record_function("compile the model"):
         model(torch.ones(32, 32))
     for step in range(RANGES):
         for way in ways:
             nested(ranges, step, way)
+        crossed(ranges, nvtx(library), nvtx_domain(library, 1), nvtx_domain(library, 2))
     with torch.profiler.record_function("name with \x1b[31m \"quotes\"\n and " + "x" * 500):
         work()
-    count = flood(arguments.flood) if arguments.flood else 0
+    flooded = flood(library, arguments.flood) if arguments.flood else None
+    code.append(instructions(library))
     with open(arguments.result, "w", encoding="utf-8") as file:
-        json.dump({"ranges": ranges, "flood": count}, file)
+        json.dump({"ranges": ranges, "flood": flooded, "code": code}, file)
     print("done", flush=True)
     input()
 

@@ -1,7 +1,9 @@
-"""Eager operators, a compiled region and an autograd backward, on one thread: operator_job.py RESULT [--profile].
+"""Eager operators, a compiled region and an autograd backward, on one thread:
+operator_job.py RESULT [--profile] [--backend NAME].
 
 Without --profile it waits for a line, works for --seconds, and ends at another line. With it, torch.profiler records
-the same work, and RESULT is its table of operators: the number of calls, and the median of their self time."""
+the same work, and RESULT is its table of operators: the number of calls, and the median of their self time.
+"""
 
 import argparse
 import collections
@@ -12,7 +14,7 @@ import time
 import torch
 
 
-def make_step():
+def make_step(backend):
     torch.manual_seed(0)
     # Matrix products and convolutions are small: the libraries that compute them have no unwind information.
     x = torch.randn(64, 64)
@@ -22,7 +24,7 @@ def make_step():
     wide = torch.randn(300, 1000)
     leaf = torch.randn(64, 64, requires_grad=True)
 
-    @torch.compile
+    @torch.compile(backend=backend)
     def region(a):
         return torch.nn.functional.gelu(a @ a).sum() + torch.mm(a, a).relu().mean()
 
@@ -52,9 +54,10 @@ def main():
     parser.add_argument("result")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--backend", default="inductor")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    step = make_step()
+    step = make_step(arguments.backend)
     for _ in range(3):
         step()
     print("ready", flush=True)

@@ -45,9 +45,9 @@ def repeated(stem, count):
     return stem if count == 1 else f"{stem}.{count}"
 
 
-def record(folder, venv_python):
+def record(folder, python):
     """Records the job; how many compiles were watched too late, as the recording says."""
-    target = support.spawn([venv_python, JOB, folder / "truth.json"], timeout=180)
+    target = support.spawn([python, JOB, folder / "truth.json"], timeout=180)
     dynprof = support.Dynprof(folder)
     try:
         run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, "--no-svg", hertz=99)
@@ -61,14 +61,16 @@ def record(folder, venv_python):
     return json.loads((folder / "out" / "compiles.json").read_text())["lost"].get("inline_late", 0)
 
 
-@pytest.fixture(scope="module")
-def traced(require_root_bpf, venv_python, tmp_path_factory):
+@pytest.fixture(scope="module", params=["venv", "newest"])
+def traced(request, require_root_bpf, tmp_path_factory):
     """Where the machine is busy when a compile begins, its first calls may be missing, and the recording
     says so: then others are made, and the one with the fewest such compiles is taken."""
+    newest = request.param == "newest"
+    python = request.getfixturevalue("newest_torch").python if newest else request.getfixturevalue("venv_python")
     recordings = []
     for _ in range(4):
         folder = tmp_path_factory.mktemp("traced")
-        recordings.append((record(folder, venv_python), folder))
+        recordings.append((record(folder, python), folder))
         if recordings[-1][0] == 0:
             break
     _, folder = min(recordings)

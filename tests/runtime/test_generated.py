@@ -3,6 +3,7 @@ against what the process itself, or torch in it, says was generated."""
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -145,7 +146,12 @@ def test_forged_objects_are_rejected(interpreter, spawn, tmp_path):
     [cyclic] = [f for f in found.all("code_object") if "cyclic" in f["name"] and f["problem"]]
     assert cyclic["problem"].startswith("3 of its constants")
     assert b"__co_consts[" in bytes.fromhex(cyclic["content"])
-    assert "bytecode_forged_size.pyc" not in [f["name"] for f in found.all("code_object")]
+    names = {f["name"] for f in found.files}
+    assert {"bytecode_cyclic.pyc", "bytecode_forged_size.txt", "original_forged_size.pyc"} <= names
+    assert "bytecode_forged_size.pyc" not in names
+    # Names with path separators and escapes.
+    assert "bytecode_.._.._etc___0_x_cron.d_evil.pyc" in names
+    assert [name for name in names if not re.fullmatch(r"[\w.+=,@!-]{1,104}", name, re.ASCII)] == []
 
 
 def test_a_target_that_changes_all_the_while(interpreter, spawn, tmp_path):

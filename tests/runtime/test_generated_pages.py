@@ -10,6 +10,7 @@ import pytest
 
 import samples
 import support
+from graph_text import shapes, statements, statements_with_numbered_inputs
 
 pytestmark = pytest.mark.root_bpf
 
@@ -53,7 +54,7 @@ class Job:
         return path
 
 
-@pytest.fixture(scope="module", params=["eager", "inductor"])
+@pytest.fixture(scope="module", params=["eager", "aot_eager", "inductor"])
 def job(request, require_root_bpf, venv_python, tmp_path_factory):
     made = Job(tmp_path_factory.mktemp("pages"), venv_python, request.param)
     made.backend = request.param
@@ -134,12 +135,17 @@ def body(path):
         numbers.setdefault(found[1], len(numbers))), text))
 
 
-def test_depyf_says_the_same_of_the_same_job(job, venv_python):
-    """Functions, guards and decompiled code of depyf's dump, made in a process of its own."""
-    dump = job.folder / "depyf"
-    done = subprocess.run([venv_python, "-c", DUMP, "x", dump, JOB, job.backend], input="go\n", text=True,
+@pytest.fixture(scope="module")
+def dump(job, venv_python):
+    """What depyf dumps of the same job in a process of its own."""
+    folder = job.folder / "depyf"
+    done = subprocess.run([venv_python, "-c", DUMP, "x", folder, JOB, job.backend], input="go\n", text=True,
                           capture_output=True, timeout=300, env={**support.os.environ, **job.env})
     assert "done" in done.stdout, (done.stdout, done.stderr[-2000:])
+    return folder
+
+
+def test_functions_and_guards_are_those_of_depyf(job, dump):
     theirs = {body(path) for path in dump.glob("__transformed_code_*_for_*.py")}
     ours = {body(path) for path in job.generated.glob("*/bytecode_*_decompiled.py")}
     assert len(theirs) == 2 and ours == theirs
@@ -148,8 +154,84 @@ def test_depyf_says_the_same_of_the_same_job(job, venv_python):
     found = {normal(line) for path in job.generated.glob("*/guards.txt")
              for line in path.read_text().splitlines()}
     assert len(said) > 20 and said - {""} <= found, said - found
-    graphs = {path.name.partition(".")[0] for path in dump.glob("__compiled_fn_*.py")}
-    assert len(graphs) == len(list(job.generated.glob("*/captured_graph.py"))) == 3
+
+
+def graphs_of_depyf(dump):
+    """[{kind: text}], by the number of the compiled function, which is the order of the compiles."""
+    graphs = {}
+    for path in dump.glob("__compiled_fn_*.py"):
+        function, kind, _ = path.name.split(".", 2)
+        kind = "Captured_graph" if kind.startswith("__compiled_fn_") else kind
+        graphs.setdefault(int(function.rpartition("_")[2]), {})[kind] = path.read_text()
+    return [graphs[number] for number in sorted(graphs)]
+
+
+# Our files by backend and by what depyf calls the graph. aot_eager keeps no joint graph.
+FILES = {
+    "eager": {"Captured_graph": "captured_graph_nodes.py"},
+    "aot_eager": {
+        "Captured_graph": "captured_graph.py",
+        "Forward_graph": "forward_graph_nodes.py",
+        "Backward_graph": "backward_graph_nodes.py",
+    },
+    "inductor": {
+        "Captured_graph": "captured_graph_nodes.py",
+        "Joint_graph": "joint_graph.py",
+        "Forward_graph": "forward_aot_graph.py",
+        "Backward_graph": "backward_aot_graph.py",
+    },
+}
+
+
+def test_graphs_are_those_of_depyf(job, dump):
+    """The same nodes in the same order, with the same operators and arguments, and shapes where torch keeps them."""
+    theirs = graphs_of_depyf(dump)
+    assert len(theirs) == len(list(job.generated.glob("*/captured_graph.py"))) == 3
+    for number, graphs in enumerate(theirs):
+        folder = job.generated / f"{number}_0"
+        for kind, name in FILES[job.backend].items():
+            text, ours = graphs[kind], (folder / name).read_text()
+            assert len(statements(text)) >= 3
+            assert statements(ours) == statements(text), (number, kind)
+            if kind != "Captured_graph":  # its shapes are in C++ objects, which are not read
+                assert len(shapes(text)) >= 3 and shapes(ours) == shapes(text), (number, kind)
+        # The code that torch made of the graph has other names for the inputs.
+        code = (folder / "captured_graph.py").read_text()
+        assert statements_with_numbered_inputs(code) == statements_with_numbered_inputs(graphs["Captured_graph"])
+        if job.backend == "inductor":
+            assert (folder / "forward_wrapper.py").read_text() == graphs["kernel_0"]
+
+
+GRAPH = """
+class GraphModule(torch.nn.Module):
+    def forward(self, L_x_: "f32[4, 8]", L_y_: "f32[8]"):
+        l_x_ = L_x_
+        # File: a.py:1 in f, code: relu(x) * y
+        relu: "f32[4, 8]" = torch.relu(l_x_);  l_x_ = None
+        mul: "f32[4, 8]" = relu * L_y_;  relu = L_y_ = None
+        return (mul,)
+"""
+
+
+@pytest.mark.parametrize("old, new, equal", [
+    ("[4, 8]", "[4, 8][8, 1]cpu", True),
+    ("  # File: a.py:1", "  # File: b.py:2", True),
+    (";  l_x_ = None", "", True),
+    ("relu * L_y_", "relu + L_y_", False),
+    ("relu * L_y_", "L_y_ * relu", False),
+    ("torch.relu(l_x_)", "torch.relu(l_x_, inplace = True)", False),
+    ("torch.relu(l_x_)", "torch.relu(L_y_)", False),
+    ("(mul,)", "(mul, relu)", False),
+    ("(mul,)", "mul", False),
+    ("return", "other = torch.relu(mul)\n        return", False),
+    ('L_x_: "f32[4, 8]", L_y_: "f32[8]"', 'L_y_: "f32[8]", L_x_: "f32[4, 8]"', False),
+])
+def test_a_difference_of_graphs_is_noticed(old, new, equal):
+    changed = GRAPH.replace(old, new)
+    assert changed != GRAPH
+    for form in (statements, statements_with_numbered_inputs):
+        assert (form(changed) == form(GRAPH)) == equal
+    assert shapes(GRAPH.replace("[4, 8]", "[4, 9]")) != shapes(GRAPH) == shapes(GRAPH.replace("[8]", "[8][1]cpu"))
 
 
 def test_kernels_have_a_plan(job):
@@ -189,12 +271,16 @@ sys.stdout.buffer.write(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(
 """
 
 
+def decompiler_program():
+    source = (support.REPO / "symbolizer" / "export" / "decompiler.cpp").read_text()
+    return re.search(r'R"py\((.*)\)py"', source, re.DOTALL)[1]
+
+
 def test_depyf_evaluates_nothing_of_the_target(venv_python, tmp_path):
     """A code object whose name is an expression, where depyf evaluates what it made of the bytecode."""
     made = tmp_path / "made"
     code = subprocess.run([venv_python, "-c", HOSTILE, made], capture_output=True, check=True).stdout
-    source = (support.REPO / "symbolizer" / "export" / "decompiler.cpp").read_text()
-    program = re.search(r'R"py\((.*)\)py"', source, re.DOTALL)[1]
+    program = decompiler_program()
     for ours in (True, False):
         if not ours:  # as depyf is: the test is of something
             program = re.sub(r"(?m)^depyf\.(eval|Decompiler).*$", "", program)
@@ -203,19 +289,37 @@ def test_depyf_evaluates_nothing_of_the_target(venv_python, tmp_path):
         assert made.exists() != ours
 
 
+def test_the_decompiler_tells_what_is_wrong_with_a_file(job, venv_python):
+    """The status of each of the reasons, with the real program, Python and depyf."""
+    file = job.one("0/0", "bytecode_forward.pyc").read_bytes()
+    other_version = (3394).to_bytes(2, "little") + file[2:]  # CPython 3.7
+    for given, isolated, status in (
+        (file, "-I", 0),
+        (other_version, "-I", 4),
+        (file[:len(file) // 2], "-I", 5),
+        (file[:16] + b"c" + bytes(100), "-I", 5),
+        (file, "-IS", 3),  # without the packages of the environment
+    ):
+        done = subprocess.run([venv_python, isolated, "-B", "-c", decompiler_program()], input=given,
+                              capture_output=True, timeout=60)
+        assert done.returncode == status, (given[:20], done)
+        assert (b"def " in done.stdout) == (status == 0)
+
+
 @pytest.mark.parametrize("script, why", [
     ("exit 3", "has no depyf"),
     ("kill -SEGV $$", "was ended by signal 11"),
     ("exit 4", "is of another version"),
     ("sleep 1000", "took too long"),
 ])
-def test_without_a_decompiler_the_listing_is_shown(require_root_bpf, venv_python, tmp_path, script, why):
-    tmp_path.chmod(0o755)
+def test_without_a_decompiler_the_listing_is_shown(
+        require_root_bpf, venv_python, tmp_path_factory, tmp_path, script, why):
     fake = tmp_path / "python"
     fake.write_text(f"#!/bin/sh\n{script}\n")
     fake.chmod(0o755)
-    for parent in fake.parents:
-        if parent.stat().st_uid == 0 and "pytest" in parent.name:
+    base = tmp_path_factory.getbasetemp()
+    for parent in (tmp_path, base, base.parent):  # pytest's own, for root alone; it runs as another user
+        if parent == base or parent == tmp_path or "pytest" in parent.name:
             parent.chmod(0o755)
     target = support.spawn([venv_python, JOB, "eager"], timeout=180)
     dynprof = support.Dynprof(tmp_path)

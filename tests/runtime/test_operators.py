@@ -27,15 +27,17 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_":
 
 
 class Run:
-    def __init__(self, folder, python):
+    def __init__(self, folder, python, *job):
         environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder), **KEEP_MEMORY}
-        reference = support.spawn([python, JOB, folder / "reference.json", "--profile"], timeout=400, env=environment)
+        reference = support.spawn([python, JOB, folder / "reference.json", "--profile", *job], timeout=400,
+                                  env=environment)
         try:
             assert reference.wait() == 0, reference.text
         finally:
             reference.kill()
         self.reference = json.loads((folder / "reference.json").read_text())
-        target = support.spawn([python, JOB, folder / "none.json", "--seconds", SECONDS], timeout=400, env=environment)
+        target = support.spawn([python, JOB, folder / "none.json", "--seconds", SECONDS, *job], timeout=400,
+                               env=environment)
         dynprof = support.Dynprof(folder)
         try:
             target.wait_for("^ready", timeout=300)

@@ -96,6 +96,7 @@ TEST(OperatorName, KernelsOfAutogradNameTheirOperator) {
   // The overload of these stands behind the name in C++, which has an "out" of its own.
   EXPECT_EQ(text(autograd + "masked_fill_out_Scalar_out(c10::DispatchKeySet)"),
             "aten::masked_fill.Scalar_out");
+  EXPECT_EQ(text(autograd + "checked_cast_variable(at::Tensor const&, char const*, int)"), "");
 }
 
 std::string boxed(const std::string& kernel) {
