@@ -106,6 +106,8 @@ find_python() {
 
 make_venv() {
   local venv=$1 python log=build/setup/pip.log
+  # venv --clear would empty what the link leads to.
+  [[ ! -L ${venv} ]] || fail "${venv} is a symbolic link" "rm ${venv}"
   if ! python=$(find_python); then
     install_packages python3.11 python3.11-venv python3.11-dev
     python=$(find_python) ||

@@ -12,6 +12,7 @@
 #include "symbolizer/attribution/kernel_sources.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/export/guard_text.h"
+#include "symbolizer/export/kernel_benchmark.h"
 #include "symbolizer/export/markdown.h"
 
 namespace dynprof {
@@ -22,6 +23,7 @@ constexpr std::size_t kMaxGuards = 2000;
 constexpr std::size_t kMaxNodes = 2000;
 constexpr std::size_t kMaxKernels = 1000;
 constexpr std::size_t kMaxChain = 200;  // lines
+constexpr const char* kBenchmark = "benchmark_kernel";
 
 using Indices = std::vector<std::uint32_t>;
 // All pages together: the files of each directory, and the code of each compile.
@@ -272,22 +274,30 @@ class Page {
     });
   }
 
-  // The wrapper has all that is needed: it is a program that runs the compiled graph with random inputs.
+  // The wrapper has all that is needed: it is a program that runs the compiled graph with random inputs. A second one,
+  // beside it, times its kernels.
   void append_benchmark(const GeneratedCopy& wrapper, const KernelPlan& plan) {
     if (!plan.has_arguments || wrapper.truncated) return;
     out_ += fmt::format("\nTo run it alone, with random inputs: `python3 {}`\n", wrapper.name);
-    std::size_t shown = 0;
+    std::string timed, counted;
     for (const PlannedKernel& kernel : plan.kernels) {
       const bool plain = std::all_of(kernel.name.begin(), kernel.name.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                c == '_';
       });
-      if (kernel.language != "triton" || !plain || kernel.launches == 0) continue;
-      if (shown++ == 0) out_ += "\n```sh\n";
-      out_ += fmt::format("ncu --kernel-name {} --launch-count 1 --set full python3 {}\n",
-                          kernel.name, wrapper.name);
+      if (kernel.language == "extern" || !plain || kernel.launches == 0) continue;
+      timed += fmt::format("python3 {}.py {} {}\n", kBenchmark, wrapper.name, kernel.name);
+      if (kernel.language != "triton") continue;
+      counted +=
+          fmt::format("ncu --kernel-name {} --launch-count 1 --set full python3 {}.py {} {}\n",
+                      kernel.name, kBenchmark, wrapper.name, kernel.name);
     }
-    if (shown > 0) out_ += "```\n";
+    if (timed.empty()) return;
+    out_ += fmt::format("\nTo time a kernel of it:\n\n```sh\n{}```\n", timed);
+    if (!counted.empty())
+      out_ += fmt::format("\nTo profile one with Nsight Compute:\n\n```sh\n{}```\n", counted);
+    if (!std::exchange(has_benchmark_, true))
+      pages_.push_back({directory_, kBenchmark, ".py", std::string(kernel_benchmark())});
   }
 
   void append_files() {
@@ -307,6 +317,7 @@ class Page {
   const Indices& files_;
   std::string out_;
   std::vector<GeneratedPage> pages_;
+  bool has_benchmark_ = false;
 };
 
 }  // namespace

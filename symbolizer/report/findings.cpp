@@ -103,7 +103,7 @@ class Finder {
       found_.open_at_end += compile.open_at_end ? 1 : 0;
       processes.insert(compile.pid);
       if (std::string place = function_place(attribution_, i); !place.empty())
-        functions.insert(fmt::format("{} {}", compile.pid, place));
+        functions.insert(fmt::format("{} {}", compile.pid, code_of(i, place)));
       if (compile.first_ns == 0) continue;
       found_.thread_ns += wall_ns(i);
       found_.longest.push_back(i);
@@ -192,7 +192,7 @@ class Finder {
 
   // The code that was compiled, as text: of a compile that torch refuses at its limit only file and line are known, and the
   // last part of the name.
-  std::string recompiled_code(CompileIndex i, const std::string& place) const {
+  std::string code_of(CompileIndex i, const std::string& place) const {
     const CompiledFunction function = attribution_.function(i);
     if (function.file.empty() || function.unreadable != Unreadable::kNo) return place;
     return fmt::format("{}:{} {}", function.file, function.line, function.name);
@@ -222,8 +222,8 @@ class Finder {
       if (!past->recompile_reason && !limit) continue;
       std::string place = function_place(attribution_, i);
       if (place.empty()) place = attribution_.label(i);
-      auto [at, added] = groups.try_emplace({compiles_[i].pid, recompiled_code(i, place)},
-                                            found_.recompiles.size());
+      auto [at, added] =
+          groups.try_emplace({compiles_[i].pid, code_of(i, place)}, found_.recompiles.size());
       if (added) {
         if (found_.recompiles.size() == kMaxGroups) {
           groups.erase(at);

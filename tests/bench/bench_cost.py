@@ -10,6 +10,9 @@ confidence interval (by resampling). "nothing" is such a window too, and shows w
 visible. A new process begins after some rounds, because torch's compiles become slower with its age, by half in 300.
 A profiler attaches before its window and leaves after it: the CPU that attaching costs the target is not in it.
 
+With --backend inductor the C++ compiler is tests/bench/cached_cxx.sh: the process starts it as ever, but does not wait
+seconds for it. The compiler's CPU time is that of children, which is not counted.
+
 The lines below the table compare each way of dynprof with perf at the same rate, from the same rounds. --raw keeps
 every window's values, as JSON.
 
@@ -117,10 +120,13 @@ class Window(NamedTuple):
 
 
 class Target:
-    def __init__(self, backend, depth, work):
+    def __init__(self, backend, depth, work, cxx_dir=None):
+        """`cxx_dir`: a directory for what the C++ compiler makes; each source is compiled once for all processes."""
+        compiler = {"CXX": str(HERE / "cached_cxx.sh"), "CACHED_CXX_DIR": str(cxx_dir)} if cxx_dir else {}
         self.process = support.spawn(
             [support.venv_python().path, HERE / "recompiling.py", "--backend", backend, "--depth", str(depth)],
             timeout=120,
+            env=compiler,
         )
         self.work = work
         self.windows = 0
@@ -228,9 +234,11 @@ def main():
     columns = {name: {way: [] for way in ways} for name in COLUMNS}
     windows = []
     try:
-        for first in range(0, options.rounds, options.fresh):
-            rounds = min(options.fresh, options.rounds - first)
-            measure(Target(options.backend, options.depth, work), ways, rounds, options, columns, windows)
+        with tempfile.TemporaryDirectory() as cxx_dir:
+            for first in range(0, options.rounds, options.fresh):
+                rounds = min(options.fresh, options.rounds - first)
+                target = Target(options.backend, options.depth, work, cxx_dir)
+                measure(target, ways, rounds, options, columns, windows)
     except KeyboardInterrupt:
         print("interrupted: what was measured until then")
     more, kernel = columns["more"], columns["kernel"]

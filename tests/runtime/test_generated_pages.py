@@ -260,6 +260,25 @@ def test_a_wrapper_is_a_benchmark(job, venv_python):
     assert done.returncode == 0 and re.search(r"\d\.\d+", done.stdout + done.stderr), done
 
 
+def test_a_kernel_of_a_wrapper_is_timed(job, venv_python):
+    """The commands of the page; the bytes are those of the arguments that the wrapper itself gives the kernel."""
+    if job.backend != "inductor":
+        pytest.skip("only Inductor makes kernels")
+    wrapper = job.one("0/0", "*_wrapper.py")
+    commands = re.findall(r"^python3 (benchmark_kernel\.py \S+ \w+)$", job.page("0/0"), re.MULTILINE)
+    assert commands
+    for command in commands:
+        program, *arguments = command.split()
+        assert wrapper.with_name(arguments[0]).exists()
+        done = subprocess.run([venv_python, program, *arguments], capture_output=True, text=True, timeout=300,
+                              cwd=wrapper.parent, env={**support.os.environ, **job.env})
+        told = re.fullmatch(rf"{arguments[1]}: (\d+\.\d+)ms    (\d+\.\d+)GB    (\d+\.\d+)GB/s\n", done.stdout)
+        assert told and float(told[1]) > 0, done
+    done = subprocess.run([venv_python, "benchmark_kernel.py", wrapper.name, "no_such_kernel"], capture_output=True,
+                          text=True, timeout=300, cwd=wrapper.parent, env={**support.os.environ, **job.env})
+    assert done.returncode == 1 and done.stderr.startswith(f"error: {wrapper.name} has no kernel no_such_kernel"), done
+
+
 HOSTILE = """
 import dis, importlib.util, marshal, sys
 code = (lambda x: {"a": x, "b": x}).__code__

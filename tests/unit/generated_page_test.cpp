@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/unit/fake_recording.h"
 
@@ -38,6 +39,7 @@ def benchmark_compiled_module(args, times=10, repeat=10):
 
 struct GeneratedPageTest : testing::Test {
   FakeRecording fake;
+  std::vector<std::string> written;
 
   std::string page(const std::string& wrapper, bool truncated = false) {
     const nlohmann::ordered_json about{
@@ -47,9 +49,12 @@ struct GeneratedPageTest : testing::Test {
     fake.fact(100, "generated", about.dump(), wrapper);
     const Attribution attribution(fake);
     const Generated generated(attribution);
-    for (const GeneratedPage& one : generated_pages(attribution, generated, {}))
-      if (one.suffix == ".md") return one.text;
-    return "";
+    std::string text;
+    for (const GeneratedPage& one : generated_pages(attribution, generated, {})) {
+      written.push_back(one.stem + one.suffix);
+      if (one.suffix == ".md") text = one.text;
+    }
+    return text;
   }
 };
 
@@ -57,16 +62,29 @@ TEST_F(GeneratedPageTest, AWrapperIsRunAloneAndItsTritonKernelsUnderNcu) {
   const std::string text = page(std::string(kKernels) + kArguments);
   EXPECT_THAT(text,
               HasSubstr("To run it alone, with random inputs: `python3 forward_wrapper.py`\n"
+                        "\nTo time a kernel of it:\n"
+                        "\n```sh\n"
+                        "python3 benchmark_kernel.py forward_wrapper.py cpp_fused_relu_0\n"
+                        "python3 benchmark_kernel.py forward_wrapper.py triton_poi_fused_add_1\n"
+                        "```\n"
+                        "\nTo profile one with Nsight Compute:\n"
                         "\n```sh\n"
                         "ncu --kernel-name triton_poi_fused_add_1 --launch-count 1 --set full "
-                        "python3 forward_wrapper.py\n"
+                        "python3 benchmark_kernel.py forward_wrapper.py triton_poi_fused_add_1\n"
                         "```\n"));
+}
+
+TEST_F(GeneratedPageTest, TheProgramThatTimesKernelsIsBesideThem) {
+  page(std::string(kKernels) + kArguments);
+  EXPECT_EQ(written, (std::vector<std::string>{"benchmark_kernel.py", "forward_wrapper_plan.json",
+                                               "index.md"}));
 }
 
 TEST_F(GeneratedPageTest, WithoutArgumentsItIsNoProgram) {
   const std::string text = page(kKernels);
   EXPECT_THAT(text, HasSubstr("## Kernels of"));
   EXPECT_THAT(text, Not(HasSubstr("python3")));
+  EXPECT_EQ(written, (std::vector<std::string>{"forward_wrapper_plan.json", "index.md"}));
 }
 
 TEST_F(GeneratedPageTest, APartOfAWrapperIsNoProgram) {

@@ -90,6 +90,22 @@ TEST_F(ReportSummary, WhereCompileTimeWent) {
   EXPECT_FALSE(has(text, "Suggestion"));
 }
 
+// Samples tell the whole name of a function; of a compile that has none torch's history tells the last part of it.
+TEST_F(ReportSummary, AFunctionWithTwoNamesIsOne) {
+  edges.compile("0/0");
+  edges.begin("entire_frame_compile");
+  fake.sample(thread, torch.tracing(),
+              edges.context({FakeRecording::compile_marker(
+                  0, 0, 500, fake.code("/home/me/model.py", "Model.forward", 7))}));
+  edges.end();
+  edges.forward("0/1");
+  remember("detach", {row("0/0", 0, 0.01), row("0/1", 10, 0.1)});
+  end_after_ms(1000);
+  const std::string text = report();
+  EXPECT_TRUE(has(text, "Model.forward model.py:7")) << text;
+  EXPECT_TRUE(said(text, "Compiling").ends_with("2 compiles of 1 function")) << text;
+}
+
 TEST_F(ReportSummary, RecompilesByFunctionWithTheirCauseAndWhatToDo) {
   for (int i = 0; i < 4; ++i) edges.forward("0/" + std::to_string(i));
   std::vector<Json> rows;
