@@ -53,7 +53,7 @@ class Child {
     int status = 0;
     if (pid_ <= 0) return status;
     ::kill(-pid_, SIGKILL);
-    ::kill(pid_, SIGKILL);  // should it not be in its group yet
+    ::kill(pid_, SIGKILL);  // should it have no group of its own
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;

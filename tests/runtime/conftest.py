@@ -104,6 +104,13 @@ def newest_torch(require_root_bpf, tmp_path_factory):
     return NewestTorch(python, version)
 
 
+@pytest.fixture(scope="session", params=["venv", "newest"])
+def either_python(request):
+    """Of the virtual environment, and of the newest torch."""
+    newest = request.param == "newest"
+    return request.getfixturevalue("newest_torch").python if newest else request.getfixturevalue("venv_python")
+
+
 @pytest.fixture
 def terminal(tmp_path):
     if not shutil.which("tmux"):

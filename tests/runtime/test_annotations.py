@@ -66,12 +66,10 @@ def build_nvtx(folder):
     return library
 
 
-@pytest.fixture(scope="module", params=["venv", "newest"])
-def marked(request, require_root_bpf, tmp_path_factory):
+@pytest.fixture(scope="module")
+def marked(require_root_bpf, either_python, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
-    newest = request.param == "newest"
-    python = request.getfixturevalue("newest_torch").python if newest else request.getfixturevalue("venv_python")
-    return Run(folder, python, "--nvtx", build_nvtx(folder), record=["--record-functions"])
+    return Run(folder, either_python, "--nvtx", build_nvtx(folder), record=["--record-functions"])
 
 
 @pytest.fixture(scope="module")

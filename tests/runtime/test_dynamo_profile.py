@@ -61,16 +61,14 @@ def record(folder, python):
     return json.loads((folder / "out" / "compiles.json").read_text())["lost"].get("inline_late", 0)
 
 
-@pytest.fixture(scope="module", params=["venv", "newest"])
-def traced(request, require_root_bpf, tmp_path_factory):
+@pytest.fixture(scope="module")
+def traced(require_root_bpf, either_python, tmp_path_factory):
     """Where the machine is busy when a compile begins, its first calls may be missing, and the recording
     says so: then others are made, and the one with the fewest such compiles is taken."""
-    newest = request.param == "newest"
-    python = request.getfixturevalue("newest_torch").python if newest else request.getfixturevalue("venv_python")
     recordings = []
     for _ in range(4):
         folder = tmp_path_factory.mktemp("traced")
-        recordings.append((record(folder, python), folder))
+        recordings.append((record(folder, either_python), folder))
         if recordings[-1][0] == 0:
             break
     _, folder = min(recordings)
