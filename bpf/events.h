@@ -210,10 +210,11 @@ enum dp_probe {
   DP_PROBE_NODE_BEGIN = 3,
   DP_PROBE_NODE_END = 4,
   DP_PROBE_NODE_RAISED = 5,
-  /* The process runs compiled regions too often: from now on runs are not sent any more, or not
-   * counted any more either. */
+  /* The process runs compiled regions too often: from now on runs are not sent any more; their lengths are not
+   * measured either; they are not even counted. */
   DP_PROBE_NOT_SENT = 6,
   DP_PROBE_NOT_COUNTED = 7,
+  DP_PROBE_NOT_TIMED = 8,
 };
 
 /* Where in a PyNode its instance may be: 112 in torch 2.13, behind what every Node has. */

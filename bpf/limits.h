@@ -34,10 +34,12 @@
 #define DP_REGION_NAME_BYTES 40
 #define DP_OPEN_RUNS 16
 #define DP_MAX_RUN_THREADS 4096
-/* Runs of a process in a second above which they are not sent one by one any more; and hits of the probes on runs
- * above which they are removed: a run of a region takes four, of a backward two (docs/development/overhead.md). */
+/* Runs of a process in a second above which they are not sent one by one any more. Hits of the probes on runs in a
+ * second, in the mean of so many seconds, above which first those are removed that only tell lengths, then all: a run
+ * of a region takes four, or one, of a backward two, or one (docs/development/overhead.md). */
 #define DP_RUN_EVENTS_PER_SECOND 200
-#define DP_RUN_HITS_PER_SECOND 10000
+#define DP_RUN_HITS_PER_SECOND 2000
+#define DP_RUN_HITS_SECONDS 10
 /* Bytes of an annotation's name; record_functions that one thread may have open at once; and how many begins and ends
  * of annotations in a second are too many. A record_function counts as four, another range as two. */
 #define DP_ANNOTATION_NAME_BYTES 128

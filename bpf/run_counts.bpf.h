@@ -2,7 +2,8 @@
 /* Counts runs of compiled regions: how many, how long, and how long torch searched for them.
  *
  * The counts are shared by all CPUs and changed by atomic operations, since a probe may be preempted by another one
- * on the same CPU. There is no contention: above DP_RUN_HITS_PER_SECOND they are not used. */
+ * on the same CPU. There is little contention: above DP_RUN_HITS_PER_SECOND only runs are counted, then nothing,
+ * unless the user wants all of them. */
 #ifndef DYNPROF_BPF_RUN_COUNTS_BPF_H
 #define DYNPROF_BPF_RUN_COUNTS_BPF_H
 
@@ -14,6 +15,8 @@ struct {
   __type(key, struct dp_region_key);
   __type(value, __u32); /* index into region_counts */
 } region_indices SEC(".maps");
+
+const volatile bool count_all_runs; /* at any rate */
 
 __u32 region_total; /* may exceed DP_MAX_REGIONS */
 struct dp_region_count region_counts[DP_MAX_REGIONS];
@@ -63,9 +66,13 @@ static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns) 
   __u64 second = now_ns / 1000000000;
   if (rate->second != second) {
     rate->second = second;
-    rate->hits = rate->runs = 0;
+    rate->runs = 0;
+    if (second - rate->hits_second >= DP_RUN_HITS_SECONDS) {
+      rate->hits_second = second;
+      rate->hits = 0;
+    }
   }
-  return ++rate->hits > DP_RUN_HITS_PER_SECOND;
+  return ++rate->hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS && !count_all_runs;
 }
 
 /* True: only this call has set it. */
@@ -144,6 +151,7 @@ static __always_inline void count_run(const struct run_probe* probe,
   struct dp_region_count* region = region_at(index);
   if (!region) return;
   __sync_fetch_and_add(&region->calls, 1);
+  if (probe->rate->flags & DP_RUNS_NOT_TIMED) return;
   struct thread_runs* thread = runs_of_thread(probe);
   if (!thread) return;
   if (key->probe == DP_PROBE_REGION_BEGIN) {

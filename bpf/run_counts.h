@@ -33,16 +33,18 @@ DP_ASSERT_SIZE(dp_region_count, 64 + DP_REGION_NAME_BYTES);
 
 #define DP_RUNS_NOT_SENT 1u    /* no events of runs */
 #define DP_RUNS_NOT_COUNTED 2u /* nothing at all */
+#define DP_RUNS_NOT_TIMED 4u   /* only that they begin */
 
 /* How often a process hits the probes on runs, by their cookie. Two CPUs may count at once and lose a hit: it is a
  * rate. */
 struct dp_run_rate {
   __u64 second;
-  __u32 hits;  /* of the probes, in that second */
-  __u32 runs;  /* that began in it */
-  __u32 flags; /* DP_RUNS_* */
+  __u64 hits_second; /* since then, for DP_RUN_HITS_SECONDS */
+  __u32 hits;        /* of the probes, in that time */
+  __u32 runs;        /* that began in `second` */
+  __u32 flags;       /* DP_RUNS_* */
   __u32 pad;
 };
-DP_ASSERT_SIZE(dp_run_rate, 24);
+DP_ASSERT_SIZE(dp_run_rate, 32);
 
 #endif

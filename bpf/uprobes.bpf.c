@@ -162,14 +162,35 @@ static __always_inline void send_run(struct dp_probe_event* event, __u64 flags) 
   if (bpf_ringbuf_output(&events, event, sizeof(*event), flags)) count(DP_COUNT_RING_FULL);
 }
 
-/* False: not a process we follow, or its runs are not counted any more. `event` is scratch memory. */
+/* What a probe is for. */
+enum run_probe_use { RUN_BEGINS, RUN_LENGTH };
+
+/* The process exceeds the limit of hits: less is counted from now on. */
+static __always_inline void count_less(const struct run_probe* probe,
+                                       struct dp_probe_event* event) {
+  struct dp_run_rate* rate = probe->rate;
+  if (!(rate->flags & DP_RUNS_NOT_TIMED)) {
+    if (!set_first(rate, DP_RUNS_NOT_TIMED)) return;
+    __sync_fetch_and_or(&rate->flags, DP_RUNS_NOT_SENT);
+    rate->hits = 0;
+    fill_event(event, probe, DP_PROBE_NOT_TIMED);
+  } else {
+    if (!set_first(rate, DP_RUNS_NOT_COUNTED)) return;
+    fill_event(event, probe, DP_PROBE_NOT_COUNTED);
+  }
+  send_run(event, BPF_RB_FORCE_WAKEUP);
+}
+
+/* False: not a process we follow, or this is not counted any more. `event` is scratch memory. */
 static __always_inline bool hit(struct run_probe* probe, struct dp_probe_event* event,
-                                struct pt_regs* ctx) {
+                                struct pt_regs* ctx, enum run_probe_use use) {
   __u64 slot = bpf_get_attach_cookie(ctx);
   if (slot >= DP_CLOCK_SLOTS) return false;
   probe->slot = (__u32)slot;
   probe->rate = &run_rates[bounded(slot, DP_CLOCK_SLOTS)];
-  if (probe->rate->flags & DP_RUNS_NOT_COUNTED) return false;
+  __u32 off = probe->rate->flags;
+  if (off & (use == RUN_LENGTH ? DP_RUNS_NOT_COUNTED | DP_RUNS_NOT_TIMED : DP_RUNS_NOT_COUNTED))
+    return false;
   probe->now_ns = bpf_ktime_get_ns();
   __u64 pid_tgid = current_ids();
   probe->pid = pid_tgid >> 32;
@@ -178,11 +199,9 @@ static __always_inline bool hit(struct run_probe* probe, struct dp_probe_event* 
   probe->sp = PT_REGS_SP(ctx);
   if (!probe->process) return false;
   if (!above_limit(probe->rate, probe->now_ns)) return true;
-  if (set_first(probe->rate, DP_RUNS_NOT_COUNTED)) {
-    fill_event(event, probe, DP_PROBE_NOT_COUNTED);
-    send_run(event, BPF_RB_FORCE_WAKEUP);
-  }
-  return false;
+  count_less(probe, event);
+  /* A run that begins is still counted when lengths are given up. */
+  return use == RUN_BEGINS && !(probe->rate->flags & DP_RUNS_NOT_COUNTED);
 }
 
 /* Counts a run that begins, and sends the event. A node whose class is not known yet has no code: its event shows
@@ -218,7 +237,7 @@ SEC("uprobe")
 int region_entered(struct pt_regs* ctx) {
   struct run_probe probe;
   struct dp_probe_event event;
-  if (!hit(&probe, &event, ctx)) return 0;
+  if (!hit(&probe, &event, ctx, RUN_BEGINS)) return 0;
   fill_event(&event, &probe, DP_PROBE_REGION_BEGIN);
   event.object = PT_REGS_PARM3(ctx);
   long size = bpf_probe_read_user_str(event.name, sizeof(event.name), (void*)PT_REGS_PARM4(ctx));
@@ -233,7 +252,7 @@ SEC("uprobe")
 int lookup_entered(struct pt_regs* ctx) {
   struct run_probe probe;
   struct dp_probe_event event;
-  if (hit(&probe, &event, ctx)) search_begins(&probe);
+  if (hit(&probe, &event, ctx, RUN_LENGTH)) search_begins(&probe);
   return 0;
 }
 
@@ -242,7 +261,7 @@ SEC("uprobe")
 int region_left(struct pt_regs* ctx) {
   struct run_probe probe;
   struct dp_probe_event event;
-  if (!hit(&probe, &event, ctx)) return 0;
+  if (!hit(&probe, &event, ctx, RUN_LENGTH)) return 0;
   if (called_from(ctx, &probe.process->torch.lookup)) search_ends(&probe);
   if (!called_from(ctx, &probe.process->torch.region)) return 0;
   fill_event(&event, &probe, DP_PROBE_REGION_END);
@@ -260,7 +279,7 @@ SEC("uprobe")
 int node_entered(struct pt_regs* ctx) {
   struct run_probe probe;
   struct dp_probe_event event;
-  if (!hit(&probe, &event, ctx)) return 0;
+  if (!hit(&probe, &event, ctx, RUN_BEGINS)) return 0;
   fill_event(&event, &probe, DP_PROBE_NODE_BEGIN);
   event.node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
   __u16 offset = probe.process->torch.node_object;
@@ -278,7 +297,8 @@ SEC("uprobe")
 int node_left(struct pt_regs* ctx) {
   struct run_probe probe;
   struct dp_probe_event event;
-  if (!hit(&probe, &event, ctx) || !called_from(ctx, &probe.process->torch.node)) return 0;
+  if (!hit(&probe, &event, ctx, RUN_LENGTH) || !called_from(ctx, &probe.process->torch.node))
+    return 0;
   fill_event(&event, &probe, DP_PROBE_NODE_END);
   event.node = PT_REGS_PARM2(ctx);
   return run_ends(&probe, &event);
@@ -288,7 +308,8 @@ SEC("uprobe")
 int node_raised(struct pt_regs* ctx) {
   struct run_probe probe;
   struct dp_probe_event event;
-  if (!hit(&probe, &event, ctx) || !called_from(ctx, &probe.process->torch.node)) return 0;
+  if (!hit(&probe, &event, ctx, RUN_LENGTH) || !called_from(ctx, &probe.process->torch.node))
+    return 0;
   fill_event(&event, &probe, DP_PROBE_NODE_RAISED);
   return run_ends(&probe, &event);
 }

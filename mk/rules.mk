@@ -88,8 +88,14 @@ $(TOOLS): $(BUILD)/tests/%: $(BUILD)/obj/tests/tools/%.o $(LIBRARY)
 $(BENCHES): $(BUILD)/bench/%: $(BUILD)/obj/tests/bench/%.o $(LIBRARY)
 	$(call link_cxx,$(if $(shell grep -l benchmark/benchmark.h tests/bench/$*.cpp),-lbenchmark))
 
+$(FUZZ_LIBRARY): $(call objects,$(LIBFUZZER_SOURCES))
+	$(call say,AR,$@)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
 $(FUZZ_REPLAYS): $(BUILD)/fuzz/%: $(BUILD)/obj/tests/fuzz/%_fuzz.o $(BUILD)/obj/tests/fuzz/replay_main.o \
-                 $(FUZZING_OBJECTS) $(LIBRARY)
+                 $(FUZZING_OBJECTS) $(FUZZ_LIBRARY)
 	$(call link_cxx,)
 
 # libFuzzer wants coverage in the code under test: what reads foreign bytes is compiled anew.

@@ -32,9 +32,12 @@ FUZZ_REPLAYS := $(FUZZERS:%=$(BUILD)/fuzz/%)
 FUZZING_SOURCES := $(sort $(shell grep -rl --include='*.cpp' FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION symbolizer user))
 FUZZING_OBJECTS := $(FUZZING_SOURCES:%.cpp=$(BUILD)/obj/fuzzing/%.o)
 LIBFUZZERS := $(FUZZERS:%=$(ROOT_BUILD)/libfuzzer/%)
-# What no fuzz target calls need not be built once more.
+# What no fuzz target calls need not be built once more. The replays are linked from the same sources, so that
+# `make check` shows when one is missing.
 LIBFUZZER_SOURCES := $(filter-out symbolizer/compare/% symbolizer/export/% symbolizer/profile/% symbolizer/report/%,$(SYMBOLIZER_SOURCES)) \
-                     $(filter-out $(addprefix user/,$(addsuffix /%,cli session kernel process stacks torch waits live top doctor)),$(USER_SOURCES))
+                     $(filter-out $(addprefix user/,$(addsuffix /%,cli session kernel process stacks torch waits live top doctor)),$(USER_SOURCES)) \
+                     symbolizer/export/marshal_writer.cpp user/kernel/event_view.cpp
 LIBFUZZER_LIBRARY := $(ROOT_BUILD)/libfuzzer/libdynprof.a
+FUZZ_LIBRARY := $(BUILD)/fuzz/libdynprof.a
 
 FORMATTED := $(shell find bpf user symbolizer cupti tests -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)

@@ -26,11 +26,13 @@ RegionRunStats::RegionRunStats(const Tables& tables) {
   std::map<std::int32_t, RegionProcess> processes;
   std::map<std::tuple<std::int32_t, StringId, CodeId>, RegionStats> regions;
   std::map<const RegionStats*, std::uint64_t> first_seen;
+  std::map<std::int32_t, std::uint64_t> not_timed;  // since then
   for (const RegionRuns& row : tables.region_runs) {
     auto [process, first] = processes.try_emplace(
         row.pid, RegionProcess{.pid = row.pid, .begin_ns = row.begin_ns, .end_ns = row.end_ns});
     process->second.end_ns = std::max(process->second.end_ns, row.end_ns);
     if (row.then == RunsThen::kNotCounted) process->second.complete = false;
+    if (row.then == RunsThen::kNotTimed) not_timed.try_emplace(row.pid, row.end_ns);
     if (row.name == 0) continue;
     RegionStats& region = regions[{row.pid, row.name, row.code}];
     if (first_seen.try_emplace(&region, row.begin_ns).second) {
@@ -48,7 +50,11 @@ RegionRunStats::RegionRunStats(const Tables& tables) {
     region.lookups += row.lookups;
     region.lookup_ns += row.lookup_ns;
   }
-  for (const auto& [pid, process] : processes) processes_.push_back(process);
+  for (auto& [pid, process] : processes) {
+    const auto since = not_timed.find(pid);
+    process.timed_end_ns = since == not_timed.end() ? process.end_ns : since->second;
+    processes_.push_back(process);
+  }
   for (auto& [key, region] : regions) {
     region.counted_ns = processes.at(region.pid).end_ns - first_seen.at(&region);
     regions_.push_back(region);

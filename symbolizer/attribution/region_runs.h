@@ -35,7 +35,11 @@ struct RegionStats {
 struct RegionProcess {
   std::int32_t pid = 0;
   std::uint64_t begin_ns = 0, end_ns = 0;  // of counting
+  std::uint64_t timed_end_ns = 0;          // of measuring their lengths and searches
   bool complete = true;  // false: from `end_ns` on runs were too frequent to be counted
+
+  // False: from `timed_end_ns` on runs were too frequent for that.
+  bool timed() const { return timed_end_ns == end_ns; }
 };
 
 class RegionRunStats {

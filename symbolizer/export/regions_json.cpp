@@ -66,6 +66,7 @@ Json regions_json(const Analysis& analysis) {
   for (const RegionProcess& process : stats.processes())
     processes.push_back({{"process", process.pid},
                          {"counted_s", seconds(process.end_ns - process.begin_ns)},
+                         {"timed_s", seconds(process.timed_end_ns - process.begin_ns)},
                          {"complete", process.complete}});
   Json regions = Json::array();
   const std::vector<RegionRow> rows = region_rows(analysis);

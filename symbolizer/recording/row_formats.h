@@ -357,7 +357,7 @@ struct RowFormat<RegionRuns> : PlainRows {
     v.signed_difference(row.pid, before.pid);
     v.ref(Ref::kString, row.name, before.name);
     v.ref(Ref::kCode, row.code, before.code);
-    v.enumeration(row.then, RunsThen::kCounted, RunsThen::kNotCounted);
+    v.enumeration(row.then, RunsThen::kCounted, RunsThen::kNotTimed);
     v.varint(row.calls);
     v.varint(row.timed);
     v.varint(row.time_ns);

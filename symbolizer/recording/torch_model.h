@@ -94,10 +94,12 @@ struct TritonSample {
   bool operator==(const TritonSample&) const = default;
 };
 
-// Whether runs of compiled regions are counted after a RegionRuns.
+// Whether runs of compiled regions are counted and timed after a RegionRuns. Less than that in a row without a name
+// only: the process ran them too often.
 enum class RunsThen : std::uint8_t {
   kCounted = 0,
-  kNotCounted = 1,  // the process ran them too often; of a row without a name
+  kNotCounted = 1,
+  kNotTimed = 2,  // they are counted
 };
 
 // How a program marks a range of its own.

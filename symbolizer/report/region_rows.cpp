@@ -97,12 +97,17 @@ void add_samples(const Analysis& analysis, std::vector<RegionRow>& rows) {
     if (count.compile != kNoCompile || places.code(count.stack) == 0) continue;
     const auto at = by_code.find({tables.threads[count.thread].pid, places.code(count.stack)});
     if (at == by_code.end()) continue;
+    // One that was first seen when lengths were not measured any more has none: then by calls.
+    const bool timed =
+        std::ranges::all_of(at->second, [](const RegionRow* row) { return row->stats->timed > 0; });
+    auto weight = [&](const RegionRow* row) {
+      return timed ? self_ns(*row->stats) : static_cast<double>(row->stats->calls);
+    };
     double sum = 0;
-    for (const RegionRow* row : at->second) sum += self_ns(*row->stats);
+    for (const RegionRow* row : at->second) sum += weight(row);
     for (RegionRow* row : at->second) {
       const auto equal = static_cast<double>(at->second.size());
-      add(row->samples, places.place(count.stack), count,
-          sum > 0 ? self_ns(*row->stats) / sum : 1 / equal);
+      add(row->samples, places.place(count.stack), count, sum > 0 ? weight(row) / sum : 1 / equal);
     }
   }
 }
@@ -118,7 +123,7 @@ std::vector<RegionRow> region_rows(const Analysis& analysis) {
   const Tables& tables = analysis.tables();
   for (const RegionStats& stats : analysis.regions().regions()) {
     const RegionProcess& process = analysis.regions().process_of(stats);
-    RegionRow row{.stats = &stats, .complete = process.complete};
+    RegionRow row{.stats = &stats, .timed = process.timed(), .complete = process.complete};
     const Code& code = tables.codes[stats.code];
     if (stats.code != 0 && code.unreadable == Unreadable::kNo) {
       row.function = tables.strings[code.qualname];
@@ -126,7 +131,8 @@ std::vector<RegionRow> region_rows(const Analysis& analysis) {
       row.line = code.first_line;
     }
     const auto counted_ns = static_cast<double>(process.end_ns - process.begin_ns);
-    if (process.complete && counted_ns > 0) row.share = self_ns(stats) / counted_ns;
+    if (process.complete && counted_ns > 0 && stats.timed > 0)
+      row.share = self_ns(stats) / counted_ns;
     rows.push_back(row);
   }
   add_samples(analysis, rows);

@@ -24,7 +24,8 @@ struct RegionSamples {
 
 struct RegionRow {
   const RegionStats* stats = nullptr;
-  bool complete = true;         // every run was counted; else there were at least `stats->calls`
+  bool timed = true;     // false: lengths and searches of its process were not measured to the end
+  bool complete = true;  // every run was counted; else there were at least `stats->calls`
   std::string_view function{};  // "" where it is not known
   std::string_view file{};
   std::int32_t line = 0;

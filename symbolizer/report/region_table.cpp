@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/report/region_rows.h"
@@ -15,8 +17,8 @@ namespace {
 constexpr std::size_t kMaxRegions = 20;
 constexpr std::size_t kPlaceColumns = 20;
 
-std::string percent(std::optional<double> part) {
-  return part ? fmt::format("{:.1f}%", 100 * *part) : "-";
+std::string percent(std::optional<double> part, bool estimated = false) {
+  return part ? fmt::format("{}{:.1f}%", estimated ? "~" : "", 100 * *part) : "-";
 }
 
 std::string time_text(double ns) {
@@ -40,20 +42,33 @@ std::string place_text(const RegionRow& row, bool several) {
 }
 
 void append_limited(std::string& out, const RegionRunStats& regions) {
-  const RegionProcess* first = nullptr;
-  std::size_t number = 0;
+  std::vector<const RegionProcess*> not_counted, not_timed;
   for (const RegionProcess& process : regions.processes()) {
-    if (process.complete) continue;
-    if (number++ == 0) first = &process;
+    if (!process.complete)
+      not_counted.push_back(&process);
+    else if (!process.timed())
+      not_timed.push_back(&process);
   }
-  if (first == nullptr) return;
-  append_comment(
-      out,
-      fmt::format("Process {}{} ran regions too often to count every run: the probes were removed "
-                  "after {:.1f} s, and calls and times per run are of the time until then "
-                  "(docs/concepts/steady-state.md).",
-                  first->pid, number > 1 ? fmt::format(" (and {} more processes)", number - 1) : "",
-                  static_cast<double>(first->end_ns - first->begin_ns) / 1e9));
+  auto append = [&](const std::vector<const RegionProcess*>& processes, std::uint64_t end_ns,
+                    std::string_view what, std::string_view then) {
+    const RegionProcess& first = *processes.front();
+    append_comment(
+        out, fmt::format("Process {}{} ran regions too often to {} every run: after {:.1f} s {} "
+                         "(docs/concepts/steady-state.md). With --count-all-runs all are counted "
+                         "and timed, which slows the process down.",
+                         first.pid,
+                         processes.size() > 1
+                             ? fmt::format(" (and {} more processes)", processes.size() - 1)
+                             : "",
+                         what, static_cast<double>(end_ns - first.begin_ns) / 1e9, then));
+  };
+  if (!not_counted.empty())
+    append(not_counted, not_counted.front()->end_ns, "count",
+           "the probes were removed, and calls and times per run are of the time until then");
+  if (!not_timed.empty())
+    append(not_timed, not_timed.front()->timed_end_ns, "time",
+           "only their number was counted; times per run are of the time until then, and shares "
+           "with ~ assume the same times since");
 }
 
 }  // namespace
@@ -78,12 +93,12 @@ void append_regions(std::string& out, const Selection& selection) {
   for (std::size_t i = 0; i < std::min(rows.size(), kMaxRegions); ++i) {
     const RegionRow& row = rows[i];
     const RegionStats& stats = *row.stats;
-    out += fmt::format("{:>7}{:>7}{:>14}{:>9}{:>11}{:>10}{:>9}  {}  {}\n", percent(row.share),
-                       percent(row.cpu_share), (row.complete ? "" : ">= ") + grouped(stats.calls),
-                       row.complete ? rate_text(stats.calls_per_second()) : "-",
-                       time_text(stats.time_per_run()), time_text(stats.lookup_per_run()),
-                       percent(row.outside), cell(row.id(), 9),
-                       place_text(row, regions.processes().size() > 1));
+    out += fmt::format(
+        "{:>7}{:>7}{:>14}{:>9}{:>11}{:>10}{:>9}  {}  {}\n", percent(row.share, !row.timed),
+        percent(row.cpu_share), (row.complete ? "" : ">= ") + grouped(stats.calls),
+        row.complete ? rate_text(stats.calls_per_second()) : "-", time_text(stats.time_per_run()),
+        time_text(stats.lookup_per_run()), percent(row.outside), cell(row.id(), 9),
+        place_text(row, regions.processes().size() > 1));
   }
   if (rows.size() > kMaxRegions)
     append_comment(out,

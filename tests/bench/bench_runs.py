@@ -3,8 +3,9 @@
     bench_runs.py [--rounds N] [--seconds S] [--rate R]
 
 One process (tests/programs/steady_job.py) runs a small region R times a second in batches of S seconds: with nothing
-attached, beside `record --passive`, and beside `record`, in turn. Printed is the CPU time of a call in each, medians
-with quartiles. R must be below the limit above which runs are not counted; with 0 the region runs as often as it can.
+attached, beside `record --passive`, beside `record`, and beside `record --count-all-runs`, in turn. Printed is the CPU
+time of a call in each, medians with quartiles. `record` measures lengths until the limit of hits is reached
+(DP_RUN_HITS_PER_SECOND); with R 0 the region runs as often as it can.
 """
 
 import argparse
@@ -21,7 +22,7 @@ sys.path.insert(0, str(HERE.parent / "runtime"))
 
 import support  # noqa: E402
 
-WAYS = {"nothing attached": None, "record --passive": ["--passive"], "record": []}
+WAYS = {"nothing attached": None, "record --passive": ["--passive"], "record": [], "all runs": ["--count-all-runs"]}
 
 
 def quartiles(values):
@@ -91,7 +92,7 @@ def main():
     for index, name in enumerate(WAYS):
         per_call = [1e9 * one["cpu_s"] / one["calls"] for one in batches[index :: len(WAYS)]]
         print(f"  CPU ns a call, {name + ':':<18}{quartiles(per_call)}")
-    for one, region in zip(batches[2::3], counted, strict=True):
+    for one, region in zip(batches[list(WAYS).index("record") :: len(WAYS)], counted, strict=True):
         print(
             f"  calls {one['calls']:>8,}, counted {region['calls']:>8,}, complete: {region['complete']}, "
             f"per run {1e6 * region['run_s']:.1f} us, search {1e6 * (region['search_s'] or 0):.1f} us"

@@ -11,12 +11,13 @@ import support
 
 JOB = support.REPO / "tests" / "programs" / "steady_job.py"
 
-# The limit above which runs are not counted (DP_RUN_HITS_PER_SECOND), in runs of a region a second.
-LIMIT = 2500
+# Hits of the probes in ten seconds above which less is counted (DP_RUN_HITS_PER_SECOND, DP_RUN_HITS_SECONDS). A run
+# of a region hits four of them; when lengths are not measured any more, one.
+HITS = 20_000
 
 
 class Run:
-    def __init__(self, folder, python, *arguments, batches=0):
+    def __init__(self, folder, python, *arguments, batches=0, options=()):
         target = support.spawn(
             [python, JOB, folder / "truth.json", *arguments],
             timeout=180,
@@ -26,7 +27,7 @@ class Run:
         try:
             target.wait_for("^ready", timeout=120)
             out = folder / "out"
-            run = dynprof.start("--pid", target.pid, "-o", out)
+            run = dynprof.start("--pid", target.pid, "-o", out, *options)
             samples.wait_until_sampling(run)
             for _ in range(max(batches, 1)):
                 target.send("go")
@@ -56,13 +57,23 @@ def slow(require_root_bpf, venv_python, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def busy(require_root_bpf, venv_python, tmp_path_factory):
-    rate = str(LIMIT // 2)
-    return Run(tmp_path_factory.mktemp("busy"), venv_python, "--fast", "5", "--rate", rate, batches=1)
+    return Run(tmp_path_factory.mktemp("busy"), venv_python, "--fast", "5", "--rate", "400", batches=1)
+
+
+@pytest.fixture(scope="module")
+def untimed(require_root_bpf, venv_python, tmp_path_factory):
+    return Run(tmp_path_factory.mktemp("untimed"), venv_python, "--fast", "8", "--rate", "1200", batches=1)
 
 
 @pytest.fixture(scope="module")
 def fast(require_root_bpf, venv_python, tmp_path_factory):
-    return Run(tmp_path_factory.mktemp("fast"), venv_python, "--fast", "5", batches=1)
+    return Run(tmp_path_factory.mktemp("fast"), venv_python, "--fast", "8", batches=1)
+
+
+@pytest.fixture(scope="module")
+def everything(require_root_bpf, venv_python, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("everything")
+    return Run(folder, venv_python, "--fast", "5", batches=1, options=["--count-all-runs"])
 
 
 def test_every_run_is_counted(slow):
@@ -102,9 +113,9 @@ def test_a_region_inside_another_is_not_counted_twice(slow):
     assert slow.regions["3/0"]["self_s"] == slow.regions["3/0"]["run_s"]
 
 
-def test_rows_have_the_documented_schema(slow, fast):
-    assert json_schema.compiles_problems(slow.document) == []
-    assert json_schema.compiles_problems(fast.document) == []
+def test_rows_have_the_documented_schema(slow, untimed, fast):
+    for run in (slow, untimed, fast):
+        assert json_schema.compiles_problems(run.document) == []
 
 
 def test_functions_are_named(slow):
@@ -117,19 +128,46 @@ def test_runs_that_are_not_sent_are_counted(busy):
     (batch,) = busy.truth["batches"]
     assert batch["calls"] / batch["seconds"] > 200, "the job is too slow for this test"
     assert busy.regions["0/0"]["calls"] == batch["calls"]
+    assert busy.regions["0/0"]["timed"] >= batch["calls"] - 1
     assert busy.regions["0/0"]["complete"]
     assert "more than 200 times a second" in busy.text
 
 
+def test_a_region_above_the_first_limit_is_only_counted(untimed):
+    (batch,) = untimed.truth["batches"]
+    assert 2 * HITS > batch["calls"] > HITS / 4 + 1000, "the job is too slow for this test"
+    (process,) = untimed.runs["processes"]
+    assert process["complete"] and process["timed_s"] < process["counted_s"]
+    row = untimed.regions["0/0"]
+    assert row["calls"] == batch["calls"]
+    assert row["complete"] and row["searches"] <= row["timed"] + 1
+    # The limit is reached within ten seconds, or twice if they began in between.
+    assert HITS / 8 < row["timed"] < HITS / 2
+    assert 0 < row["run_s"] < 0.001
+    assert row["share"] == pytest.approx(row["calls"] * row["self_s"] / process["counted_s"], rel=0.01)
+    assert f"~{100 * row['share']:.1f}%" in untimed.text
+    assert "ran regions too often to time every run" in " ".join(untimed.text.replace("#", " ").split())
+
+
+def test_all_runs_are_counted_and_timed_on_request(everything):
+    (batch,) = everything.truth["batches"]
+    assert batch["calls"] > 2 * HITS, "the job is too slow for this test"
+    (process,) = everything.runs["processes"]
+    assert process["complete"] and process["timed_s"] == process["counted_s"]
+    row = everything.regions["0/0"]
+    assert row["calls"] == batch["calls"] and row["timed"] >= batch["calls"] - 1
+    assert "too often" not in everything.text
+
+
 def test_a_fast_region_has_a_lower_bound(fast):
     (batch,) = fast.truth["batches"]
-    assert batch["calls"] / batch["seconds"] > 2 * LIMIT, "the job is too slow for this test"
+    assert batch["calls"] > 3 * HITS, "the job is too slow for this test"
     (process,) = fast.runs["processes"]
     assert not process["complete"]
     row = fast.regions["0/0"]
     assert not row["complete"] and row["share"] is None
-    # It reached the limit in its first second, or in the next one if that began in between.
-    assert LIMIT / 2 < row["calls"] < 2 * LIMIT
+    # Either limit is reached within ten seconds, or twice if they began in between.
+    assert HITS < row["calls"] < 3 * HITS
     assert 0 < row["run_s"] < 0.001
     assert row["cpu_share"] > 0.05
     assert f">= {row['calls']:,}" in fast.text

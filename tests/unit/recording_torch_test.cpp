@@ -79,7 +79,7 @@ TEST(RecordingTorch, ExtremesSurvive) {
                              .pid = INT32_MIN,
                              .name = UINT32_MAX,
                              .code = UINT32_MAX,
-                             .then = RunsThen::kNotCounted,
+                             .then = RunsThen::kNotTimed,
                              .calls = UINT64_MAX,
                              .timed = UINT64_MAX,
                              .time_ns = UINT64_MAX,

@@ -106,6 +106,28 @@ TEST_F(RegionRunsTest, RunsThatAreTooFrequentHaveALowerBound) {
   EXPECT_THAT(report, HasSubstr("Process 100 ran regions too often"));
 }
 
+TEST_F(RegionRunsTest, SharesOfRunsThatAreNotTimedAreEstimates) {
+  counted(0, kSecond, RunsThen::kNotTimed);
+  RegionRuns& timed = runs(kRegion, 1000);
+  timed.timed = 1000;
+  timed.time_ns = 1000 * 40'000;
+  counted(kSecond, 10 * kSecond);
+  runs(kRegion, 9000);
+  runs("Torch-Compiled Region: 0/2", 1);
+  Attribution attribution(fake);
+  Analysis analysis(attribution);
+  const std::vector<RegionRow> rows = region_rows(analysis);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_TRUE(rows[0].complete);
+  EXPECT_FALSE(rows[0].timed);
+  EXPECT_DOUBLE_EQ(rows[0].share.value(), 0.04);
+  EXPECT_EQ(rows[1].share, std::nullopt) << "it was seen after lengths were given up";
+  EXPECT_EQ(analysis.regions().processes()[0].timed_end_ns, kSecond);
+  const std::string report = render_report(analysis, {});
+  EXPECT_THAT(report, HasSubstr("~4.0%"));
+  EXPECT_THAT(report, HasSubstr("Process 100 ran regions too often to time every run"));
+}
+
 TEST_F(RegionRunsTest, EqualCodeSharesItsSamplesByTime) {
   const CodeId code = fake.code("/home/user/train.py", "step", 10);
   counted(0, kSecond);

@@ -100,6 +100,20 @@ TEST_F(RunCountsTest, NothingIsWrittenBeforeAndAfterCounting) {
   EXPECT_EQ(tables->region_runs[0].then, RunsThen::kNotCounted);
 }
 
+TEST_F(RunCountsTest, RunsAreCountedAfterLengthsEnd) {
+  counts.begin(kPid, 10);
+  const std::size_t one = region(kRegionCode, kName);
+  run(one, 2);
+  counts.lengths_end(30, describe(), recording.writer());
+  kernel.regions[one].calls += 5;
+  end(40);
+  EXPECT_THAT(rows(), ElementsAre(Pair("", 0), Pair(kName, 2), Pair("", 0), Pair(kName, 5)));
+  EXPECT_EQ(tables->region_runs[0].then, RunsThen::kNotTimed);
+  EXPECT_EQ(tables->region_runs[0].end_ns, 30u);
+  EXPECT_EQ(tables->region_runs[2].then, RunsThen::kCounted);
+  EXPECT_EQ(tables->region_runs[3].timed, 0u);
+}
+
 TEST_F(RunCountsTest, OtherProcessesAndNodesThatAreNotCompiledAreLeftOut) {
   counts.begin(kPid, 10);
   run(region(kRegionCode, kName, kPid + 1), 5);

@@ -92,6 +92,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
                  "no hardware watchpoints, so no exact counts of traced functions");
   verb->add_flag("--no-direct-map", raw.no_direct_map,
                  "read memory by bpf_probe_read_user (slower)");
+  verb->add_flag("--count-all-runs", line.record.session.count_all_runs,
+                 "count and time runs of compiled regions at any rate; slows fast ones down");
   verb->add_flag("--record-functions", line.record.session.record_functions,
                  "also exact ranges of torch.profiler.record_function; slows compiles down");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");

@@ -257,14 +257,16 @@ Result<Skeleton<process_bpf>> load_process(const KernelSideOptions& options,
 
 // Programs that include torch_state.bpf.h: they share all that it uses.
 template <class S>
-Result<Skeleton<S>> load_torch_programs(const char* programs, const PidNamespace& ours,
-                                        const sampler_bpf& sampler) {
+Result<Skeleton<S>> load_torch_programs(const char* programs, const KernelSideOptions& options,
+                                        const PidNamespace& ours, const sampler_bpf& sampler) {
   ASSIGN_OR_RETURN(auto skeleton, open_object<S>(programs));
   auto& maps = skeleton->maps;
   TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.code_caches,
                   maps.known_codes},
                  maps_of(sampler)));
   set_pid_namespace(skeleton->rodata, ours);
+  if constexpr (std::is_same_v<S, uprobes_bpf>)
+    skeleton->rodata->count_all_runs = options.count_all_runs;
   TRY(load_object(programs, *skeleton));
   return skeleton;
 }
@@ -320,8 +322,9 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
 
   ASSIGN_OR_RETURN(auto process, load_process(options, ours, **sampler));
   ASSIGN_OR_RETURN(auto watchpoints,
-                   load_torch_programs<watchpoints_bpf>("watchpoint", ours, **sampler));
-  ASSIGN_OR_RETURN(auto uprobes, load_torch_programs<uprobes_bpf>("probe", ours, **sampler));
+                   load_torch_programs<watchpoints_bpf>("watchpoint", options, ours, **sampler));
+  ASSIGN_OR_RETURN(auto uprobes,
+                   load_torch_programs<uprobes_bpf>("probe", options, ours, **sampler));
   if (uprobes->bss == nullptr) return not_mapped();
   if (direct_map.base != 0) {
     // Where the kernel refuses it, memory is read by system calls.

@@ -32,8 +32,9 @@ struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
   bool watchpoints = true;
   bool probes = true;
-  bool command_lines = true;  // of the programs that followed processes start
-  bool direct_map = true;     // read the target's memory there, where that can be done
+  bool command_lines = true;    // of the programs that followed processes start
+  bool direct_map = true;       // read the target's memory there, where that can be done
+  bool count_all_runs = false;  // of compiled regions, at any rate
 };
 
 // Sums over CPUs, indexed by enum dp_counter.

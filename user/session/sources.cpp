@@ -22,7 +22,8 @@ Result<Sources> Sources::load(const SessionOptions& options, Notes& notes) {
                                             .watchpoints = options.watchpoints && !options.passive,
                                             .probes = !options.passive,
                                             .command_lines = options.command_lines,
-                                            .direct_map = options.direct_map};
+                                            .direct_map = options.direct_map,
+                                            .count_all_runs = options.count_all_runs};
   ASSIGN_OR_RETURN(sources.kernel, KernelSide::load(kernel_options));
   GpuOptions gpu = options.gpu;
   if (options.passive) gpu.mode = GpuMode::kOff;

@@ -71,6 +71,13 @@ void RunCounts::tick(std::uint64_t now_ns, const Describe& describe, RecordingWr
   if (look(describe) || now_ns >= begin_ns_ + kWriteNs) write(now_ns, RunsThen::kCounted, writer);
 }
 
+void RunCounts::lengths_end(std::uint64_t time_ns, const Describe& describe,
+                            RecordingWriter& writer) {
+  if (begin_ns_ == 0) return;
+  look(describe);
+  write(std::max(time_ns, begin_ns_), RunsThen::kNotTimed, writer);
+}
+
 void RunCounts::end(std::uint64_t time_ns, RunsThen then, const Describe& describe,
                     RecordingWriter& writer) {
   if (begin_ns_ == 0) return;

@@ -37,6 +37,8 @@ class RunCounts {
   // Some times a second. Writes where a region is new, so that the recording shows since when it runs, and every
   // ten seconds.
   void tick(std::uint64_t now_ns, const Describe& describe, RecordingWriter& writer);
+  // Runs are only counted from then on.
+  void lengths_end(std::uint64_t time_ns, const Describe& describe, RecordingWriter& writer);
   // Runs were counted until then.
   void end(std::uint64_t time_ns, RunsThen then, const Describe& describe, RecordingWriter& writer);
 

@@ -89,12 +89,13 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
   auto probe = [&](Probe which, std::size_t function) -> Result<void> {
     const auto& place = (*places)[function];
     if (!place) return error(fmt::format("{} has no function {}", kLibrary, kFunctions[function]));
+    const bool begins = which == Probe::kRegionEntered || which == Probe::kNodeEntered;
     ASSIGN_OR_RETURN(Link link,
                      kernel.attach_probe(which, pid, path,
                                          probe_offset(file->get(), place->offset,
                                                       ProbeReads::kArguments, !shadow_stack),
                                          kFunctions[function], slot));
-    runs_.push_back(std::move(link));
+    (begins ? run_begins_ : run_lengths_).push_back(std::move(link));
     return {};
   };
   auto range = [&](std::size_t function) {
@@ -120,9 +121,11 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
 }
 
 void TorchProbes::detach() {
-  std::vector<Link> all = std::exchange(runs_, {});
-  std::move(clock_.begin(), clock_.end(), std::back_inserter(all));
-  clock_.clear();
+  std::vector<Link> all = std::exchange(run_begins_, {});
+  for (std::vector<Link>* links : {&run_lengths_, &clock_}) {
+    std::move(links->begin(), links->end(), std::back_inserter(all));
+    links->clear();
+  }
   close_together(std::move(all));
 }
 
@@ -184,7 +187,12 @@ void TorchProbes::give_up_events(pid_t pid) {
                   pid, DP_RUN_EVENTS_PER_SECOND));
 }
 
-void TorchProbes::give_up_runs() { close_together(std::exchange(runs_, {})); }
+void TorchProbes::give_up_lengths(pid_t pid) {
+  close_together(std::exchange(run_lengths_, {}));
+  if (!events_given_up_) give_up_events(pid);
+}
+
+void TorchProbes::give_up_runs() { close_together(std::exchange(run_begins_, {})); }
 
 void TorchProbes::add_problem(const std::string& problem) {
   if (!problem_.empty()) problem_ += "; ";

@@ -41,7 +41,9 @@ class TorchProbes {
               RecordingWriter& writer);
   // The process runs compiled code too often: on_run() is called no more.
   void give_up_events(pid_t pid);
-  // The same, and it is not even counted.
+  // The same, and their ends are not seen any more.
+  void give_up_lengths(pid_t pid);
+  // The same, and they are not even counted.
   void give_up_runs();
   // The process reads the clock too often for reasons of its own.
   void give_up_clock(pid_t pid);
@@ -57,7 +59,8 @@ class TorchProbes {
   void add_problem(const std::string& problem);
 
   std::vector<Link> clock_;
-  std::vector<Link> runs_;
+  std::vector<Link> run_begins_;
+  std::vector<Link> run_lengths_;  // ends of runs, and begins of searches
   RunFunctions functions_;
   std::unordered_map<std::uint32_t, OpenRuns> open_;  // by thread
   bool events_given_up_ = false;

@@ -1,4 +1,5 @@
 #include <optional>
+#include <string>
 
 #include "symbolizer/export/html/tables.h"
 #include "symbolizer/report/region_rows.h"
@@ -13,6 +14,11 @@ PageCell cell_of_ns(double ns) {
 }
 PageCell cell_of_part(std::optional<double> part) {
   return part ? PageCell(100 * *part) : PageCell{};
+}
+
+std::string counted_text(const RegionRow& row) {
+  if (!row.complete) return "not all";
+  return row.timed ? "all" : "all, not all timed";
 }
 
 }  // namespace
@@ -30,7 +36,8 @@ PageTable region_table(const Selection& selection) {
       {"CPU", ColumnType::kPercent, "of all CPU time, from samples"},
       {"Calls", ColumnType::kCount},
       {"Counted", ColumnType::kText,
-       "not all: runs were too frequent, there were more, and times are of those counted"},
+       "not all: runs were too frequent, there were more, and times are of those counted; not all "
+       "timed: times are of the first ones, and shares assume the same times since"},
       {"Calls/s", ColumnType::kCount},
       {"Per run", ColumnType::kSeconds, "mean, with everything inside but no compile"},
       {"Search", ColumnType::kSeconds, "torch's cache lookup and guards before a run"},
@@ -46,7 +53,7 @@ PageTable region_table(const Selection& selection) {
     const RegionStats& stats = *row.stats;
     table.rows.push_back(
         {{row.id(), std::string(row.function), cell_of_part(row.share), cell_of_part(row.cpu_share),
-          cell_of(stats.calls), std::string(row.complete ? "all" : "not all"),
+          cell_of(stats.calls), counted_text(row),
           row.complete ? cell_of(static_cast<std::uint64_t>(stats.calls_per_second())) : PageCell{},
           cell_of_ns(stats.time_per_run()), cell_of_ns(stats.lookup_per_run()),
           cell_of_part(row.outside)}});
