@@ -6,7 +6,10 @@
  *   at::RecordFunction::end()                                         ... it ends, by its object
  *   torch::profiler::itt_range_push(const char*), itt_range_pop()     torch.profiler.itt
  *   nvtxRangePushA(const char*), nvtxRangePop()                       torch.cuda.nvtx
+ *   nvtxRangeStartA(const char*), nvtxRangeEnd(id)                    ... and for ranges that end anywhere
+ *   nvtxRangePushEx(attributes), nvtxRangeStartEx(attributes)
  *   nvtxDomainRangePushEx(domain, attributes), nvtxDomainRangePop(domain)
+ *   nvtxDomainRangeStartEx(domain, attributes), nvtxDomainRangeEnd(domain, id)
  *
  * torch makes and ends such objects for other purposes too, so these three are probed only on request.
  *
@@ -117,19 +120,26 @@ struct nvtx_message {
 #define NVTX_MESSAGE_OFFSET 32
 #define NVTX_MESSAGE_ASCII 1
 
-SEC("uprobe")
-int domain_pushed(struct pt_regs* ctx) {
+static __always_inline int begins_with(struct pt_regs* ctx, __u64 domain, __u64 attributes) {
   struct annotation_probe probe;
   struct dp_annotation_event event;
   struct nvtx_message message = {};
   if (!marks(&probe, &event, ctx)) return 0;
   fill_annotation(&event, &probe, DP_ANNOTATION_BEGIN);
-  event.id = PT_REGS_PARM1(ctx);
-  const void* at = (const void*)(PT_REGS_PARM2(ctx) + NVTX_MESSAGE_OFFSET);
+  event.id = domain;
+  const void* at = (const void*)(attributes + NVTX_MESSAGE_OFFSET);
   if (bpf_probe_read_user(&message, sizeof(message), at) == 0 && message.type == NVTX_MESSAGE_ASCII)
     read_annotation_name(&event, message.text);
   send_annotation(&event, BPF_RB_NO_WAKEUP);
   return 0;
+}
+
+SEC("uprobe")
+int attributes_pushed(struct pt_regs* ctx) { return begins_with(ctx, 0, PT_REGS_PARM1(ctx)); }
+
+SEC("uprobe")
+int domain_pushed(struct pt_regs* ctx) {
+  return begins_with(ctx, PT_REGS_PARM1(ctx), PT_REGS_PARM2(ctx));
 }
 
 SEC("uprobe")

@@ -252,11 +252,14 @@ enum dp_annotation_kind {
   DP_ANNOTATION_NVTX = 3, /* id: the domain, 0: the default one */
 };
 
+/* Added to a kind: the range may end on another thread, in any order. */
+#define DP_ANNOTATION_STARTED 0x100
+
 /* A range that a thread marks begins or ends. An end has the kind and the id of the begin. */
 struct dp_annotation_event {
   struct dp_event_header header;
   __u64 id;
-  __u16 kind; /* enum dp_annotation_kind */
+  __u16 kind; /* enum dp_annotation_kind, maybe DP_ANNOTATION_STARTED */
   __u16 edge; /* enum dp_annotation_edge */
   __u16 name_size;
   __u16 pad;

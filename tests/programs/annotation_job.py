@@ -6,6 +6,7 @@ two calls; the instructions of nvtxRangePushA before that line, after it and at 
 import argparse
 import ctypes
 import json
+import threading
 import time
 
 import torch
@@ -66,6 +67,35 @@ def nvtx_domain(library, domain):
     return lambda ranges, name: mark(ranges, name, "NVTX", push, lambda: library.nvtxDomainRangePop(domain))
 
 
+def pushed_with_attributes(library):
+    def push(text):
+        attributes = Attributes(version=3, size=ctypes.sizeof(Attributes), message_type=1, message=text.encode())
+        library.nvtxRangePushEx(ctypes.byref(attributes))
+
+    return lambda ranges, name: mark(ranges, name, "NVTX", push, library.nvtxRangePop)
+
+
+def started(library):
+    """It ends on another thread."""
+
+    def end():
+        thread = threading.Thread(target=library.nvtxRangeEnd, args=(ctypes.c_uint64(0),))
+        thread.start()
+        thread.join()
+
+    return lambda ranges, name: mark(ranges, name, "NVTX", lambda text: library.nvtxRangeStartA(text.encode()), end)
+
+
+def overlapping(library):
+    """Which of the two ends first is not to be seen from outside."""
+    ranges = []
+    first, second = started(library)(ranges, "overlapping 1"), started(library)(ranges, "overlapping 2")
+    for one in (first, second, first, second):
+        next(one, None)
+        work()
+    return ranges
+
+
 def crossed(ranges, *ways):
     """Ranges of different domains end in the order of their begins."""
     marks = [way(ranges, f"crossed {number}") for number, way in enumerate(ways)]
@@ -124,13 +154,19 @@ def main():
     for step in range(RANGES):
         for way in ways:
             nested(ranges, step, way)
+        for way in (pushed_with_attributes(library), started(library)):
+            one = way(ranges, f"alone {step}")
+            next(one)
+            work()
+            next(one, None)
         crossed(ranges, nvtx(library), nvtx_domain(library, 1), nvtx_domain(library, 2))
     with torch.profiler.record_function("name with \x1b[31m \"quotes\"\n and " + "x" * 500):
         work()
+    unknown = overlapping(library)
     flooded = flood(library, arguments.flood) if arguments.flood else None
     code.append(instructions(library))
     with open(arguments.result, "w", encoding="utf-8") as file:
-        json.dump({"ranges": ranges, "flood": flooded, "code": code}, file)
+        json.dump({"ranges": ranges, "overlapping": unknown, "flood": flooded, "code": code}, file)
     print("done", flush=True)
     input()
 

@@ -15,6 +15,9 @@ JOB = support.REPO / "tests" / "programs" / "annotation_job.py"
 NVTX = """
 int nvtxRangePushA(const char* text) { return text != 0; }
 int nvtxRangePop(void) { return 0; }
+int nvtxRangePushEx(const void* attributes) { return attributes != 0; }
+unsigned long nvtxRangeStartA(const char* text) { return text == 0; }
+void nvtxRangeEnd(unsigned long id) { (void)id; }
 int nvtxDomainRangePushEx(void* domain, const void* attributes) { return domain != attributes; }
 int nvtxDomainRangePop(void* domain) { return domain != 0; }
 """
@@ -49,7 +52,10 @@ class Run:
             if event.get("cat") != "user_annotation":
                 continue
             begin = base + round(event["ts"] * 1000)
-            span = {"begin": begin, "end": begin + round(event["dur"] * 1000), "rounded": 0, **event["args"]}
+            args = event["args"]
+            end_seen = args.pop("end", "seen")
+            span = {"begin": begin, "end": begin + round(event["dur"] * 1000), "rounded": 0, "end_seen": end_seen}
+            span |= args
             if "whole_ms" in span:  # the slice is cut, because it leaves the one around it
                 span |= {"end": begin + round(span["whole_ms"] * 1e6), "rounded": 1000}
             self.spans.setdefault((event["name"], span["kind"]), []).append(span)
@@ -82,14 +88,26 @@ def flooded(require_root_bpf, venv_python, tmp_path_factory):
 @pytest.mark.parametrize("kind", ["record_function", "ITT", "NVTX"])
 def test_spans_are_those_of_the_targets_clock(marked, kind):
     expected = [one for one in marked.truth["ranges"] if one["kind"] == kind]
-    assert len(expected) == (200 if kind == "NVTX" else 80)
+    assert len(expected) == (280 if kind == "NVTX" else 80)
     for name in {one["name"] for one in expected}:
         truth = sorted((one for one in expected if one["name"] == name), key=lambda one: one["begin"])
         spans = sorted(marked.spans[name, kind], key=lambda one: one["begin"])
         assert len(spans) == len(truth)
         for one, span in zip(truth, spans, strict=True):
+            assert span["end_seen"] == "seen"
             assert one["begin"][0] <= span["begin"] <= one["begin"][1]
             assert one["end"][0] <= span["end"] + span["rounded"] and span["end"] <= one["end"][1]
+
+
+def test_overlapping_started_ranges_are_open_until_the_first_end(marked):
+    truth = marked.truth["overlapping"]
+    assert len(truth) == 2
+    first_end = min(one["end"] for one in truth)
+    for one in truth:
+        [span] = marked.spans[one["name"], "NVTX"]
+        assert one["begin"][0] <= span["begin"] <= one["begin"][1]
+        assert first_end[0] <= span["end"] + span["rounded"] and span["end"] <= first_end[1]
+        assert span["end_seen"] == "not seen"
 
 
 def test_names_are_cut_and_escaped(marked):

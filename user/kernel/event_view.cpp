@@ -63,7 +63,8 @@ bool is_valid(const dp_probe_event& event) { return event.name_size <= DP_PROBE_
 
 bool is_valid(const dp_annotation_event& event) {
   return event.name_size <= DP_ANNOTATION_NAME_BYTES &&
-         event.kind >= DP_ANNOTATION_RECORD_FUNCTION && event.kind <= DP_ANNOTATION_NVTX;
+         ((event.kind >= DP_ANNOTATION_RECORD_FUNCTION && event.kind <= DP_ANNOTATION_NVTX) ||
+          event.kind == (DP_ANNOTATION_NVTX | DP_ANNOTATION_STARTED));
 }
 
 bool is_valid(const dp_wait_event& event) {

@@ -196,6 +196,8 @@ class LoadedKernelSide final : public KernelSide {
         return programs.range_pushed;
       case Probe::kRangePopped:
         return programs.range_popped;
+      case Probe::kAttributesPushed:
+        return programs.attributes_pushed;
       case Probe::kDomainPushed:
         return programs.domain_pushed;
       case Probe::kDomainPopped:

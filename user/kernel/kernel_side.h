@@ -77,6 +77,7 @@ enum class Probe : std::uint8_t {
   // of bpf/annotations.bpf.h; their cookie is the slot of their rate | dp_annotation_kind << 32
   kRangePushed,
   kRangePopped,
+  kAttributesPushed,
   kDomainPushed,
   kDomainPopped,
   kRecordEntered,

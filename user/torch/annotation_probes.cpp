@@ -15,11 +15,14 @@ namespace {
 
 // Ranges of one thread that are open at once: more come from ends that were lost.
 constexpr std::size_t kMaxOpen = 256;
+constexpr std::size_t kMaxDomains = 256;
+
+constexpr std::uint16_t kStartedNvtx = DP_ANNOTATION_NVTX | DP_ANNOTATION_STARTED;
 
 struct Function {
   std::string_view name;
   Probe probe;
-  dp_annotation_kind kind;
+  std::uint16_t kind;  // as in dp_annotation_event
 };
 // Ends first: a begin without an end says nothing. In libtorch_cpu.so of torch 2.13.0.
 constexpr Function kTorch[] = {
@@ -36,8 +39,14 @@ constexpr Function kTorch[] = {
 constexpr Function kNvtx[] = {
     {"nvtxRangePop", Probe::kRangePopped, DP_ANNOTATION_NVTX},
     {"nvtxRangePushA", Probe::kRangePushed, DP_ANNOTATION_NVTX},
+    {"nvtxRangePushEx", Probe::kAttributesPushed, DP_ANNOTATION_NVTX},
     {"nvtxDomainRangePop", Probe::kDomainPopped, DP_ANNOTATION_NVTX},
     {"nvtxDomainRangePushEx", Probe::kDomainPushed, DP_ANNOTATION_NVTX},
+    {"nvtxRangeEnd", Probe::kRangePopped, kStartedNvtx},
+    {"nvtxRangeStartA", Probe::kRangePushed, kStartedNvtx},
+    {"nvtxRangeStartEx", Probe::kAttributesPushed, kStartedNvtx},
+    {"nvtxDomainRangeEnd", Probe::kDomainPopped, kStartedNvtx},
+    {"nvtxDomainRangeStartEx", Probe::kDomainPushed, kStartedNvtx},
 };
 
 std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -115,6 +124,7 @@ void AnnotationProbes::on(const dp_annotation_event& event, ThreadId thread,
     return;
   }
   any_ = true;
+  if (event.kind & DP_ANNOTATION_STARTED) return on_started(event, thread, writer);
   OpenOnThread& on_thread = open_[event.header.tid];
   on_thread.thread = thread;
   std::vector<Open>& ranges = on_thread.ranges;
@@ -141,7 +151,28 @@ void AnnotationProbes::on(const dp_annotation_event& event, ThreadId thread,
                ranges.end());
 }
 
+void AnnotationProbes::write(const StartedRanges::Ended& ended, std::uint16_t kind,
+                             std::uint64_t end_ns, RecordingWriter& writer) {
+  for (const StartedRanges::Range& range : ended.ranges)
+    write({.begin_ns = range.begin_ns, .name = range.name, .kind = kind}, end_ns, ended.end_seen,
+          range.thread, writer);
+}
+
+void AnnotationProbes::on_started(const dp_annotation_event& event, ThreadId thread,
+                                  RecordingWriter& writer) {
+  const auto kind = static_cast<std::uint16_t>(event.kind & ~DP_ANNOTATION_STARTED);
+  if (!started_.contains({kind, event.id}) && started_.size() >= kMaxDomains) return;
+  StartedRanges& ranges = started_[{kind, event.id}];
+  if (event.edge != DP_ANNOTATION_BEGIN)
+    return write(ranges.end(), kind, event.header.time_ns, writer);
+  ranges.start({.begin_ns = event.header.time_ns,
+                .thread = thread,
+                .name = writer.string(std::string_view(event.name, event.name_size))});
+}
+
 void AnnotationProbes::finish(std::uint64_t time_ns, RecordingWriter& writer) {
+  for (auto& [of, ranges] : started_) write(ranges.finish(), of.first, time_ns, writer);
+  started_.clear();
   for (const auto& [tid, on_thread] : open_)
     for (const Open& range : on_thread.ranges)
       write(range, time_ns, false, on_thread.thread, writer);

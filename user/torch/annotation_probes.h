@@ -7,13 +7,16 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "symbolizer/recording/writer.h"
 #include "user/kernel/kernel_side.h"
 #include "user/target/process.h"
+#include "user/torch/started_ranges.h"
 
 namespace dynprof {
 
@@ -45,11 +48,16 @@ class AnnotationProbes {
                       bool record_functions);
   static void write(const Open& range, std::uint64_t end_ns, bool end_seen, ThreadId thread,
                     RecordingWriter& writer);
+  static void write(const StartedRanges::Ended& ended, std::uint16_t kind, std::uint64_t end_ns,
+                    RecordingWriter& writer);
+  void on_started(const dp_annotation_event& event, ThreadId thread, RecordingWriter& writer);
 
   std::vector<Link> links_;
   std::uint32_t slot_ = 0;
   bool any_ = false;                                      // a range was marked
   std::unordered_map<std::uint32_t, OpenOnThread> open_;  // by thread
+  std::map<std::pair<std::uint16_t, std::uint64_t>, StartedRanges>
+      started_;  // by kind and domain, of the whole process
   std::string problem_;
 };
 
