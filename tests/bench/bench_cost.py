@@ -1,7 +1,7 @@
 """What being watched costs a process, by its own CPU clock: `make bench-cost`, or
 
-    bench_cost.py [--work compile|steady] [--backend aot_eager] [--rounds N] [--way WAY ...] [--before PROGRAM]
-                  [--settle SECONDS] [--fresh ROUNDS] [--raw FILE]
+    bench_cost.py [--work compile|steady|serve|load|threads] [--backend aot_eager] [--rounds N] [--way WAY ...]
+                  [--before PROGRAM] [--settle SECONDS] [--fresh ROUNDS] [--raw FILE]
 
 A process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
 with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the
@@ -15,6 +15,9 @@ seconds for it. The compiler's CPU time is that of children, which is not counte
 
 The lines below the table compare each way of dynprof with perf at the same rate, from the same rounds. --raw keeps
 every window's values, as JSON.
+
+The works are those of tests/bench/recompiling.py. "serve" has a line with the latency of its requests, "load" one with
+the CPU time of the DataLoader's workers.
 
 A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
 Three more ways each do one thing that a profiler does. "busy N" touches nothing of the target and uses N % of a CPU:
@@ -45,9 +48,18 @@ sys.path.insert(0, str(HERE.parent))
 
 import support  # noqa: E402
 
+WORKS = {
+    "compile": ("compile", "a compile"),
+    "steady": ("steps", "a window of 100 steps"),
+    "serve": ("serve", "a second with 50 requests"),
+    "load": ("load", "a pass of 200 batches"),
+    "threads": ("threads", "a run of 200 threads"),
+}
 WAYS = ("nothing", "perf -F 99", "dynprof -F 99", "perf -F 999", "dynprof -F 999")
 RESAMPLES = 2000
 COLUMNS = ("more", "kernel", "slept", "preempted", "own")
+# How much larger they were, in %, where the work has them.
+BESIDES = {"children_s": "CPU of its children", "median_s": "latency, median", "slowest_s": "latency, 99th percentile"}
 BUSY = """
 import sys, time
 share = float(sys.argv[1]) / 100
@@ -117,6 +129,9 @@ class Window(NamedTuple):
     kernel_share: float  # of all of the window's CPU time
     slept: int
     preempted: int
+    children_s: float  # CPU; 0: it has none
+    median_s: float  # latency of requests; 0: there are none
+    slowest_s: float  # ... the 99th percentile
 
 
 class Target:
@@ -133,13 +148,20 @@ class Target:
 
     def window(self):
         """A Window. CPU seconds of the quickest: what a busy host adds is no cost of ours, and never negative."""
-        before = self.switches()
+        before, children = self.switches(), self.children_s()
         self.process.send(self.work)
         self.windows += 1
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
         slept, preempted = (after - then for then, after in zip(before, self.switches(), strict=True))
         each = [float(word) for word in told[2].split()]
-        return Window(min(each), each, float(told[1]) / sum(each), slept, preempted)
+        latency = re.search(rf"^latency {self.windows} (\S+) (\S+)", self.process.text, re.MULTILINE)
+        latencies = [float(word) for word in latency.groups()] if latency else [0, 0]
+        children = self.children_s() - children if children else 0
+        return Window(min(each), each, float(told[1]) / sum(each), slept, preempted, children, *latencies)
+
+    def children_s(self):
+        pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        return sum(cpu_seconds(pid) for pid in pids)
 
     def switches(self):
         """Of the main thread: voluntary and other ones."""
@@ -147,11 +169,9 @@ class Target:
         return [int(number) for number in re.findall(r"ctxt_switches:\s*(\d+)", text)]
 
 
-def cpu_seconds(run):
-    """A profiler's own, of all of its threads."""
-    if not run:
-        return 0
-    fields = Path(f"/proc/{run.process.pid}/stat").read_text().rpartition(")")[2].split()
+def cpu_seconds(pid):
+    """Of all threads of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -160,9 +180,10 @@ def measured(target, way, folder, before, settle_s):
     with tempfile.TemporaryDirectory(dir=folder) as inside:
         run = attach(way, target.process.pid, Path(inside), before, settle_s)
         try:
-            cpu, began = cpu_seconds(run), time.monotonic()
+            own = (lambda: cpu_seconds(run.process.pid)) if run else (lambda: 0)
+            cpu, began = own(), time.monotonic()
             window = target.window()
-            return window, (cpu_seconds(run) - cpu) / (time.monotonic() - began) * 100
+            return window, (own() - cpu) / (time.monotonic() - began) * 100
         finally:
             if run:
                 run.interrupt()
@@ -186,6 +207,10 @@ def measure(target, ways, rounds, options, columns, windows):
                         value, beside = getattr(during, name), (getattr(last, name) + getattr(after, name)) / 2
                         scale = 100 if name == "kernel_share" else 1
                         columns["kernel" if scale == 100 else name][way].append((value - beside) * scale)
+                    for name in BESIDES:
+                        value, beside = getattr(during, name), (getattr(last, name) + getattr(after, name)) / 2
+                        if beside:
+                            columns[name][way].append((value / beside - 1) * 100)
                     columns["own"][way].append(used)
                     windows.append((way, last, during, after))
                     last = after
@@ -212,7 +237,7 @@ def difference(ours, theirs):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--work", choices=("compile", "steady"), default="compile")
+    parser.add_argument("--work", choices=tuple(WORKS), default="compile")
     parser.add_argument("--backend", default="aot_eager")
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--repeat", type=int, default=6, help="compiles in a window")
@@ -230,8 +255,9 @@ def main():
         print("perf is not installed: it is left out")
         ways = [way for way in ways if not way.startswith("perf")]
     random.seed(0)
-    work = f"{'compile' if options.work == 'compile' else 'steps'} {options.repeat}"
-    columns = {name: {way: [] for way in ways} for name in COLUMNS}
+    word, one = WORKS[options.work]
+    work = f"{word} {options.repeat}"
+    columns = {name: {way: [] for way in ways} for name in (*COLUMNS, *BESIDES)}
     windows = []
     try:
         with tempfile.TemporaryDirectory() as cxx_dir:
@@ -246,9 +272,8 @@ def main():
     rounds = min(len(values) for values in more.values())
     if not rounds:
         sys.exit("error: no round was measured")
-    one = "compile" if options.work == "compile" else "window of 100 steps"
     print(
-        f"{options.work}, backend {options.backend}: a {one} takes {statistics.median(bare):.4f} s of CPU, "
+        f"{options.work}, backend {options.backend}: {one} takes {statistics.median(bare):.4f} s of CPU, "
         f"{rounds} rounds"
     )
     heads = f"{'slept':>6} {'preempted':>9} {'own CPU':>8}"
@@ -260,6 +285,11 @@ def main():
             shares.append(f"{statistics.median(column[way]):+.2f} ({low:+.2f} ... {high:+.2f})")
         told = [statistics.median(column[way]) for column in (columns[name] for name in COLUMNS[2:])]
         print(f"  {way:<24} {shares[0]:<28} {shares[1]:<28} {told[0]:6.0f} {told[1]:9.0f} {told[2]:6.1f} %", flush=True)
+    for name, title in BESIDES.items():
+        for way, values in columns[name].items():
+            if values:
+                low, high = interval(values)
+                print(f"  {title}, {way}: {statistics.median(values):+.2f} % ({low:+.2f} ... {high:+.2f})")
     for way in ways:
         peer = way.replace("dynprof", "perf", 1)
         if peer != way and peer in ways:
