@@ -1,14 +1,15 @@
 """What being watched costs a process, by its own CPU clock: `make bench-cost`, or
 
     bench_cost.py [--work compile|steady|serve|load|threads] [--backend aot_eager] [--rounds N] [--way WAY ...]
-                  [--before PROGRAM] [--settle SECONDS] [--fresh ROUNDS] [--raw FILE]
+                  [--before PROGRAM] [--settle SECONDS] [--warm N] [--fresh ROUNDS] [--raw FILE]
 
 A process (tests/bench/recompiling.py) does the same work again and again, in short windows: with nothing attached,
 with each way attached, in turn. A window's CPU time (of the quickest compile in it) is compared with the mean of the
 two windows beside it in which nothing was attached; what the table gives is the median over the rounds with its 95 %
 confidence interval (by resampling). "nothing" is such a window too, and shows what the machine's noise leaves
 visible. A new process begins after some rounds, because torch's compiles become slower with its age, by half in 300.
-A profiler attaches before its window and leaves after it: the CPU that attaching costs the target is not in it.
+A profiler attaches before its window and leaves after it: the CPU that attaching costs the target is not in it. With
+--warm so many windows pass first, which are not measured: a recording removes probes that are hit too often.
 
 With --backend inductor the C++ compiler is tests/bench/cached_cxx.sh: the process starts it as ever, but does not wait
 seconds for it. The compiler's CPU time is that of children, which is not counted.
@@ -175,11 +176,13 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(target, way, folder, before, settle_s):
+def measured(target, way, folder, options):
     """The target's CPU in a window, and the share of a CPU that the profiler used meanwhile."""
     with tempfile.TemporaryDirectory(dir=folder) as inside:
-        run = attach(way, target.process.pid, Path(inside), before, settle_s)
+        run = attach(way, target.process.pid, Path(inside), options.before, options.settle)
         try:
+            for _ in range(options.warm):
+                target.window()
             own = (lambda: cpu_seconds(run.process.pid)) if run else (lambda: 0)
             cpu, began = own(), time.monotonic()
             window = target.window()
@@ -200,7 +203,7 @@ def measure(target, ways, rounds, options, columns, windows):
             last = target.window()
             for _ in range(rounds):
                 for way in random.sample(ways, len(ways)):
-                    during, used = measured(target, way, folder, options.before, options.settle)
+                    during, used = measured(target, way, folder, options)
                     after = target.window()
                     columns["more"][way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
                     for name in ("kernel_share", "slept", "preempted"):
@@ -246,6 +249,7 @@ def main():
     parser.add_argument("--way", action="append")
     parser.add_argument("--before", type=Path)
     parser.add_argument("--settle", type=float, default=1, help="seconds between attaching and the window")
+    parser.add_argument("--warm", type=int, default=0, help="windows between attaching and the one that is measured")
     parser.add_argument("--raw", type=Path)
     options = parser.parse_args()
     if os.geteuid() != 0:
