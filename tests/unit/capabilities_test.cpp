@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +52,28 @@ TEST_F(Capabilities, AReaderOfMemoryHasNothingElse) {
               const std::uint64_t before = held();
               if (!keep_only_reading()) return 1;
               return held() == (before & reading) ? 0 : 2;
+            }),
+            0);
+}
+
+// As in a container of Docker 20.10, which cannot give the newer capabilities.
+void lose_bpf_and_perfmon() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct sets[2] = {};
+  ::syscall(SYS_capget, &header, sets);
+  const auto lost = static_cast<std::uint32_t>((bit(CAP_BPF) | bit(CAP_PERFMON)) >> 32);
+  sets[1].effective &= ~lost;
+  sets[1].permitted &= ~lost;
+  ::syscall(SYS_capset, &header, sets);
+}
+
+TEST_F(Capabilities, AdminIsKeptInPlaceOfBpfAndPerfmon) {
+  EXPECT_EQ(in_child([] {
+              lose_bpf_and_perfmon();
+              if (held() & bit(CAP_BPF)) return 1;
+              if (!drop_capabilities(false) || !(held() & bit(CAP_SYS_ADMIN))) return 2;
+              if (!keep_only_reading(true) || !(held() & bit(CAP_SYS_ADMIN))) return 3;
+              return keep_only_reading() && !(held() & bit(CAP_SYS_ADMIN)) ? 0 : 4;
             }),
             0);
 }

@@ -43,6 +43,9 @@ bool keep_only(std::uint64_t keep) {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[2] = {};
   if (syscall(SYS_capget, &header, sets)) return false;
+  // Docker 20.10 knows neither of the two: there CAP_SYS_ADMIN stands for them.
+  const std::uint64_t held = sets[0].permitted | std::uint64_t{sets[1].permitted} << 32;
+  if (keep & ~held & (bit(CAP_BPF) | bit(CAP_PERFMON))) keep |= bit(CAP_SYS_ADMIN);
   for (int word = 0; word < 2; word++) {
     auto mask = static_cast<std::uint32_t>(keep >> (32 * word));
     sets[word].effective &= mask;

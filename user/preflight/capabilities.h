@@ -24,7 +24,7 @@ std::vector<std::string> missing_capabilities(std::uint64_t effective);
 Result<void> check_may_record(const std::string& command_line);
 
 // Both concern the calling thread and the threads it starts from then on. False if the kernel refused;
-// nothing depends on it.
+// nothing depends on it. CAP_SYS_ADMIN is kept in place of a CAP_BPF or CAP_PERFMON that is to be kept and is not held.
 
 // Keeps only what a running recording uses: reading the target's memory and files, updating BPF
 // maps, becoming another user at its end; with `keep_admin` also CAP_SYS_ADMIN, without which the
