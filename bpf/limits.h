@@ -34,9 +34,9 @@
 #define DP_REGION_NAME_BYTES 40
 #define DP_OPEN_RUNS 16
 #define DP_MAX_RUN_THREADS 4096
-/* Runs of a process in a second above which they are not sent one by one any more. Hits of the probes on runs in a
- * second, in the mean of so many seconds, above which first those are removed that only tell lengths, then all: a run
- * of a region takes four, or one, of a backward two, or one (docs/development/overhead.md). */
+/* Runs of a process in a second above which they are not sent one by one any more. Hits of the probes on runs, by second
+ * and over how many seconds, above which those that only measure lengths are removed, and later all of them: a run of a
+ * region takes four (one without lengths), one of a backward two (one), see docs/development/overhead.md. */
 #define DP_RUN_EVENTS_PER_SECOND 200
 #define DP_RUN_HITS_PER_SECOND 1500
 #define DP_RUN_HITS_SECONDS 10
