@@ -18,6 +18,9 @@ namespace {
 
 // Work that goes on after so long, called by the same line, is the same stall.
 constexpr std::uint64_t kLeastGapNs = 30'000'000;
+// A stall without a reading is of the kernel that its line compiles within so long: a kernel's first call makes its
+// binder (create_binder), may import the compiler, and then compiles.
+constexpr std::uint64_t kSameCallNs = 1'000'000'000;
 
 struct Rule {
   TritonStage stage;
@@ -114,6 +117,7 @@ class Fold {
   void add(ThreadId thread, std::vector<Piece>& pieces) {
     std::stable_sort(pieces.begin(), pieces.end(),
                      [](const Piece& a, const Piece& b) { return a.begin_ns < b.begin_ns; });
+    std::vector<std::span<const Piece>> runs;
     for (std::size_t begin = 0; begin < pieces.size();) {
       std::size_t end = begin + 1;
       std::uint64_t until_ns = pieces[begin].end_ns;
@@ -122,8 +126,16 @@ class Fold {
         until_ns = std::max(until_ns, pieces[end].end_ns);
         ++end;
       }
-      add_run(thread, {pieces.data() + begin, end - begin});
+      runs.emplace_back(pieces.data() + begin, end - begin);
       begin = end;
+    }
+    const TritonSample* next = nullptr;  // the first reading of the run behind this one
+    for (std::size_t i = runs.size(); i-- > 0;) {
+      const Piece& last = runs[i].back();
+      if (i + 1 == runs.size() || runs[i + 1][0].begin_ns > last.end_ns + kSameCallNs ||
+          !same_line(runs[i + 1][0].work.caller, last.work.caller))
+        next = nullptr;
+      next = add_run(thread, runs[i], next);
     }
   }
 
@@ -152,15 +164,18 @@ class Fold {
     return a == b || (frames_[a].file == frames_[b].file && frames_[a].line == frames_[b].line);
   }
 
-  // Time that follows on each other: a reading holds until the next one, the first one from the begin on.
-  void add_run(ThreadId thread, std::span<const Piece> run) {
+  // Time that follows on each other: a reading holds until the next one, the first one from the begin on. `next` is taken
+  // where there is none. Returns the first one.
+  const TritonSample* add_run(ThreadId thread, std::span<const Piece> run,
+                              const TritonSample* next) {
     const std::vector<const TritonSample*>& samples = samples_[thread];
     const auto before = [](const TritonSample* sample, std::uint64_t time_ns) {
       return sample->time_ns < time_ns;
     };
     auto first = std::lower_bound(samples.begin(), samples.end(), run.front().begin_ns, before);
     const auto last = std::lower_bound(first, samples.end(), run.back().end_ns + gap_ns_, before);
-    const TritonSample* now = first != last ? *first : nullptr;
+    const TritonSample* const begins_with = first != last ? *first : next;
+    const TritonSample* now = begins_with;
     std::map<Key, std::uint64_t> lengths;
     bool compiles = false;
     for (const Piece& piece : run) {
@@ -181,6 +196,7 @@ class Fold {
       entry.row.longest_ns = std::max(entry.row.longest_ns, length);
       if (!now && compiles) entry.unnamed += length == ns;
     }
+    return begins_with;
   }
 
   const Tables& tables_;

@@ -130,6 +130,35 @@ TEST_F(TritonRowsTest, WithoutAReadingTheNameIsNotKnown) {
   EXPECT_THAT(render_report(*analysis, {}), HasSubstr("(not read)"));
 }
 
+// As of a kernel's first call: its binder is made, the compiler is imported, then it compiles.
+TEST_F(TritonRowsTest, AStallBeforeTheFirstReadingIsOfTheSameCall) {
+  fake.sample(thread, work(25), 0, 0, 1);
+  fake.sample(thread, launch(), 0, 0, 10);
+  reading("add_kernel", 1);
+  fake.sample(thread, work(25), 0, 0, 3);
+  const std::vector<TritonRow> found = rows();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].kernel, "add_kernel");
+  EXPECT_EQ(found[0].compilations, 1u);
+  EXPECT_EQ(found[0].stall_ns, 4 * kPeriod);
+  EXPECT_EQ(found[0].longest_ns, 3 * kPeriod);
+}
+
+TEST_F(TritonRowsTest, AStallLongBeforeOrOfAnotherLineIsNot) {
+  fake.sample(thread, work(25), 0, 0, 1);
+  fake.sample(thread, launch(), 0, 0, 110);
+  fake.sample(thread, work(26), 0, 0, 2);
+  fake.sample(thread, launch(), 0, 0, 10);
+  reading("add_kernel", 1);
+  fake.sample(thread, work(25), 0, 0, 3);
+  const std::vector<TritonRow> found = rows();
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_EQ(found[0].kernel, "add_kernel");
+  EXPECT_EQ(found[0].stall_ns, 3 * kPeriod);
+  EXPECT_EQ(found[1].kernel, "");
+  EXPECT_EQ(found[2].kernel, "");
+}
+
 TEST_F(TritonRowsTest, AReadingOfAnotherThreadIsNotUsed) {
   const ThreadId other = fake.thread(100, 101);
   reading("add_kernel", 1);
