@@ -61,18 +61,20 @@ struct run_probe {
   __u32 slot;
 };
 
-/* True: this hit is above the limit. */
-static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns) {
+/* True: this hit is above the limit. Each stage has a count of its own: one that began anew could be overwritten by a
+ * hit on another CPU. */
+static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns, bool timed) {
   __u64 second = now_ns / 1000000000;
   if (rate->second != second) {
     rate->second = second;
     rate->runs = 0;
     if (second - rate->hits_second >= DP_RUN_HITS_SECONDS) {
       rate->hits_second = second;
-      rate->hits = 0;
+      rate->hits = rate->begins = 0;
     }
   }
-  return ++rate->hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS && !count_all_runs;
+  __u32 hits = timed ? ++rate->hits : ++rate->begins;
+  return hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS && !count_all_runs;
 }
 
 /* True: only this call has set it. */

@@ -43,7 +43,7 @@ struct dp_run_rate {
   __u32 hits;        /* of the probes, in that time */
   __u32 runs;        /* that began in `second` */
   __u32 flags;       /* DP_RUNS_* */
-  __u32 pad;
+  __u32 begins;      /* as `hits`, since lengths are not measured any more */
 };
 DP_ASSERT_SIZE(dp_run_rate, 32);
 

@@ -166,18 +166,12 @@ static __always_inline void send_run(struct dp_probe_event* event, __u64 flags) 
 enum run_probe_use { RUN_BEGINS, RUN_LENGTH };
 
 /* The process exceeds the limit of hits: less is counted from now on. */
-static __always_inline void count_less(const struct run_probe* probe,
-                                       struct dp_probe_event* event) {
-  struct dp_run_rate* rate = probe->rate;
-  if (!(rate->flags & DP_RUNS_NOT_TIMED)) {
-    if (!set_first(rate, DP_RUNS_NOT_TIMED)) return;
-    __sync_fetch_and_or(&rate->flags, DP_RUNS_NOT_SENT);
-    rate->hits = 0;
-    fill_event(event, probe, DP_PROBE_NOT_TIMED);
-  } else {
-    if (!set_first(rate, DP_RUNS_NOT_COUNTED)) return;
-    fill_event(event, probe, DP_PROBE_NOT_COUNTED);
-  }
+static __always_inline void count_less(const struct run_probe* probe, struct dp_probe_event* event,
+                                       bool timed) {
+  __u32 flag = timed ? DP_RUNS_NOT_TIMED : DP_RUNS_NOT_COUNTED;
+  if (!set_first(probe->rate, flag)) return;
+  if (timed) __sync_fetch_and_or(&probe->rate->flags, DP_RUNS_NOT_SENT);
+  fill_event(event, probe, timed ? DP_PROBE_NOT_TIMED : DP_PROBE_NOT_COUNTED);
   send_run(event, BPF_RB_FORCE_WAKEUP);
 }
 
@@ -198,10 +192,11 @@ static __always_inline bool hit(struct run_probe* probe, struct dp_probe_event* 
   probe->process = bpf_map_lookup_elem(&processes, &probe->pid);
   probe->sp = PT_REGS_SP(ctx);
   if (!probe->process) return false;
-  if (!above_limit(probe->rate, probe->now_ns)) return true;
-  count_less(probe, event);
+  bool timed = !(off & DP_RUNS_NOT_TIMED);
+  if (!above_limit(probe->rate, probe->now_ns, timed)) return true;
+  count_less(probe, event, timed);
   /* A run that begins is still counted when lengths are given up. */
-  return use == RUN_BEGINS && !(probe->rate->flags & DP_RUNS_NOT_COUNTED);
+  return use == RUN_BEGINS && timed;
 }
 
 /* Counts a run that begins, and sends the event. A node whose class is not known yet has no code: its event shows
