@@ -1,15 +1,17 @@
 #include "symbolizer/attribution/cpp_kernel_lines.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 namespace dynprof {
 namespace {
 
-// Operators that compute nothing: what they return is another view of their argument, or memory without content.
 constexpr std::string_view kViews[] = {
     "aten.view",
     "aten.reshape",
@@ -36,11 +38,13 @@ constexpr std::string_view kViews[] = {
     "aten.empty_strided",
     "aten.sym_size",
 };
-constexpr std::size_t kMostRoots = 32;  // of a node
+constexpr std::size_t kMostRoots = 32;      // of a node
+constexpr std::size_t kMostInOrder = 1000;  // calls that their inputs do not tell apart
 
 struct Node {
   const GraphNode* of = nullptr;
   bool computes = false;
+  bool is_library = false;           // its operator is one that the wrapper calls a library for
   std::size_t library = 0;           // the number of its call, from 1; 0: it is none of a library
   std::size_t after = 0;             // the last call of a library that it depends on; 0: none
   std::size_t before = 0;            // the first one that depends on it
@@ -51,33 +55,37 @@ struct Node {
 class Matching {
  public:
   Matching(KernelPlan& plan, const std::vector<GraphNode>& graph) : plan_(plan) {
-    for (const PlannedCall& call : plan.calls)
-      if (plan.kernels[call.kernel].language == "extern") {
-        libraries_.push_back(&call);
-        operators_.insert(library_operator(plan.kernels[call.kernel].name));
-      }
+    std::set<std::string_view> in_graph;
+    for (const GraphNode& one : graph) in_graph.insert(operator_packet(one.operation));
+    for (const PlannedCall& call : plan.calls) {
+      if (plan.kernels[call.kernel].language != "extern") continue;
+      // One that is no node: what Inductor draws random seeds with.
+      const std::string packet = library_operator(plan.kernels[call.kernel].name);
+      if (!in_graph.contains(packet)) continue;
+      libraries_.push_back(&call);
+      operators_.insert(packet);
+    }
     for (const GraphNode& one : graph) add(one);
   }
 
+  // Gives each node of a library the number of its call.
   bool matches() {
-    std::vector<const Node*> found;
-    for (const Node& node : nodes_)
-      if (node.library != 0) found.push_back(&node);
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (nodes_[i].is_library) found.push_back(i);
     if (found.size() != libraries_.size()) return false;
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (operator_packet(found[i]->of->operation) !=
-          library_operator(plan_.kernels[libraries_[i]->kernel].name))
-        return false;
-      // An input that was copied first is not among the arguments.
-      const std::set<std::string_view> used = used_by(*found[i]);
-      for (std::string_view input : graph_inputs(libraries_[i]->arguments))
-        if (!used.contains(input)) return false;
-    }
-    return true;
+    match_same_inputs(found);
+    match_in_order(found);
+    if (!std::all_of(found.begin(), found.end(),
+                     [&](std::size_t i) { return nodes_[i].library != 0; }))
+      return false;
+    order();
+    // A call comes after those that it depends on.
+    return std::all_of(found.begin(), found.end(),
+                       [&](std::size_t i) { return nodes_[i].after < nodes_[i].library; });
   }
 
   void add_lines() {
-    order();
     find_runs();
     for (const Node& node : nodes_) {
       if (node.library != 0) {
@@ -101,13 +109,59 @@ class Matching {
     std::size_t place = 0;
     for (const PlannedCall& call : plan_.calls) {
       if (plan_.kernels[call.kernel].language == "extern")
-        ++place;
+        place += operators_.contains(library_operator(plan_.kernels[call.kernel].name)) ? 1 : 0;
       else
         runs_.push_back({place, call.kernel});
     }
     // One that has nodes by now has them from Inductor.
     for (const PlannedKernel& kernel : plan_.kernels)
       ours_.push_back(kernel.language == "cpp" && kernel.nodes.empty());
+  }
+
+  // Inductor calls in another order than the graph's where nothing depends on it, as in most backwards. Which call a
+  // node is follows from the graph's inputs that both name; of several with the same inputs the order is kept.
+  using Signature = std::pair<std::string, std::set<std::string_view>>;  // operator, inputs
+  void match_same_inputs(const std::vector<std::size_t>& found) {
+    std::map<Signature, std::pair<std::vector<std::size_t>, std::vector<std::size_t>>> groups;
+    for (std::size_t call = 0; call < libraries_.size(); ++call)
+      groups[{library_operator(plan_.kernels[libraries_[call]->kernel].name),
+              graph_inputs(libraries_[call]->arguments)}]
+          .first.push_back(call);
+    for (std::size_t node : found)
+      groups[{std::string(operator_packet(nodes_[node].of->operation)), used_by(nodes_[node])}]
+          .second.push_back(node);
+    taken_.assign(libraries_.size(), false);
+    for (const auto& [signature, group] : groups) {
+      const auto& [calls, nodes] = group;
+      if (calls.size() != nodes.size()) continue;
+      for (std::size_t i = 0; i < calls.size(); ++i) take(nodes[i], calls[i]);
+    }
+  }
+
+  // The others: an input that was copied first is not among a call's arguments.
+  void match_in_order(const std::vector<std::size_t>& found) {
+    std::vector<std::pair<std::size_t, std::set<std::string_view>>> left;  // nodes, what they use
+    for (std::size_t node : found)
+      if (nodes_[node].library == 0) left.emplace_back(node, used_by(nodes_[node]));
+    if (left.size() > kMostInOrder) return;
+    for (std::size_t call = 0; call < libraries_.size(); ++call) {
+      if (taken_[call]) continue;
+      const std::string packet = library_operator(plan_.kernels[libraries_[call]->kernel].name);
+      const std::set<std::string_view> named = graph_inputs(libraries_[call]->arguments);
+      const auto at = std::find_if(left.begin(), left.end(), [&](const auto& one) {
+        const auto& [node, used] = one;
+        return operator_packet(nodes_[node].of->operation) == packet &&
+               std::includes(used.begin(), used.end(), named.begin(), named.end());
+      });
+      if (at == left.end()) return;
+      take(at->first, call);
+      left.erase(at);
+    }
+  }
+
+  void take(std::size_t node, std::size_t call) {
+    nodes_[node].library = call + 1;
+    taken_[call] = true;
   }
 
   // The one kernel that runs while the node can be computed; kNone: there are several.
@@ -135,14 +189,13 @@ class Matching {
   void add(const GraphNode& one) {
     Node node;
     node.of = &one;
-    const std::string_view packet = operator_packet(one.operation);
     const bool is_operator = one.operation.starts_with("torch.ops.");
-    const bool is_view =
-        std::find(std::begin(kViews), std::end(kViews), packet) != std::end(kViews);
-    node.computes = is_operator && !is_view;
-    if (is_operator && operators_.contains(std::string(packet))) node.library = ++library_nodes_;
+    node.is_library =
+        is_operator && operators_.contains(std::string(operator_packet(one.operation)));
     for (const std::string& name : one.inputs)
       if (auto at = places_.find(name); at != places_.end()) node.inputs.push_back(at->second);
+    // A constant (iota, full) is computed wherever it is needed, if at all.
+    node.computes = is_operator && !is_view(one) && !node.inputs.empty();
     if (one.operation.empty()) {
       node.roots.insert(one.name);
       inputs_.insert(one.name);
@@ -191,10 +244,15 @@ class Matching {
   std::set<std::string_view> inputs_;  // of the graph
   std::vector<Run> runs_;              // by place
   std::vector<bool> ours_;             // by kernel: its nodes are found here
-  std::size_t library_nodes_ = 0;
+  std::vector<bool> taken_;            // by call of a library: its node is found
 };
 
 }  // namespace
+
+bool is_view(const GraphNode& node) {
+  return std::find(std::begin(kViews), std::end(kViews), operator_packet(node.operation)) !=
+         std::end(kViews);
+}
 
 void add_cpp_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad) {
   Matching matching(plan, post_grad);

@@ -11,6 +11,9 @@
 
 namespace dynprof {
 
+// Whether it computes nothing: what it returns is another view of its argument, or memory without content.
+bool is_view(const GraphNode& node);
+
 // Adds nothing where calls and nodes do not match in number, order and the graph's inputs that they use.
 void add_cpp_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad);
 

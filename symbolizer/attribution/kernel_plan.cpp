@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "symbolizer/attribution/cpp_kernel_lines.h"
+#include "symbolizer/attribution/node_modules.h"
 #include "symbolizer/base/text.h"
 
 namespace dynprof {
@@ -199,18 +200,12 @@ void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad) {
   add_cpp_lines(plan, post_grad);
 }
 
-void add_modules(KernelPlan& plan, const std::vector<GraphNode>& captured) {
+void add_modules(KernelPlan& plan, const std::vector<GraphNode>& post_grad,
+                 const std::vector<GraphNode>& captured) {
   std::unordered_map<std::string_view, std::string_view> by_name;
-  std::unordered_map<std::string_view, std::vector<std::string>> by_line;
-  for (const GraphNode& node : captured) {
+  for (const GraphNode& node : captured)
     if (!node.module.empty()) by_name.emplace(node.name, node.module);
-    // An operator in no module may be on the line of one that is.
-    if (!node.line.empty() && !node.operation.empty()) {
-      std::vector<std::string>& modules = by_line[node.line];
-      if (std::find(modules.begin(), modules.end(), node.module) == modules.end())
-        modules.push_back(node.module);
-    }
-  }
+  const auto of_nodes = modules_of_nodes(post_grad, captured);
   for (PlannedKernel& kernel : plan.kernels) {
     // The comment above a call of a library also has the nodes of its arguments.
     const bool exact = kernel.language != "extern";
@@ -219,16 +214,9 @@ void add_modules(KernelPlan& plan, const std::vector<GraphNode>& captured) {
       if (module != by_name.end()) add_once(kernel.modules, module->second);
     }
     if (!kernel.modules.empty()) continue;
-    for (const std::string& line : kernel.lines) {
-      const auto modules = by_line.find(line);
-      const bool known = modules != by_line.end() && modules->second.size() == 1 &&
-                         !modules->second.front().empty();
-      if (!known) {
-        kernel.modules.clear();
-        break;
-      }
-      add_once(kernel.modules, modules->second.front());
-    }
+    for (const std::string& name : kernel.nodes)
+      if (const auto module = of_nodes.find(name); module != of_nodes.end())
+        add_once(kernel.modules, module->second);
   }
 }
 

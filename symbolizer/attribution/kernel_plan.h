@@ -49,8 +49,9 @@ KernelPlan read_kernel_plan(std::string_view wrapper, std::size_t most);
 void add_lines(KernelPlan& plan, const std::vector<GraphNode>& post_grad);
 
 // The nn.Modules of each kernel, from the nodes of the captured graph: of those it was made of where Inductor names
-// them (Triton kernels), else of its lines, where all operators on each of them are of one module.
-void add_modules(KernelPlan& plan, const std::vector<GraphNode>& captured);
+// them (Triton kernels), else of those nodes of the post-grad graph whose module is known (node_modules.h).
+void add_modules(KernelPlan& plan, const std::vector<GraphNode>& post_grad,
+                 const std::vector<GraphNode>& captured);
 
 std::string kernel_plan_json(const KernelPlan& plan);
 

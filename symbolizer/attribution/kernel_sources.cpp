@@ -49,9 +49,10 @@ KernelSources::KernelSources(const Tables& tables, const std::vector<GeneratedCo
     });
     if (graph == files.end()) continue;
     KernelPlan plan = read_kernel_plan(tables.blobs[wrapper.body], kMaxKernels);
-    add_lines(plan, read_graph(tables.blobs[graph->body], kMaxNodes));
+    const std::vector<GraphNode> post_grad = read_graph(tables.blobs[graph->body], kMaxNodes);
+    add_lines(plan, post_grad);
     if (const GeneratedCopy* captured = captured_nodes(files, wrapper))
-      add_modules(plan, read_graph(tables.blobs[captured->body], kMaxNodes));
+      add_modules(plan, post_grad, read_graph(tables.blobs[captured->body], kMaxNodes));
     const std::string_view qualname = qualname_of(files, wrapper);
     for (const PlannedKernel& kernel : plan.kernels) {
       KernelSource& of =

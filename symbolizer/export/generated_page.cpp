@@ -248,13 +248,15 @@ class Page {
   void append_kernels() {
     each("wrapper", [&](std::uint32_t, const GeneratedCopy& copy) {
       KernelPlan plan = read_kernel_plan(content(copy), kMaxKernels);
+      std::vector<GraphNode> post_grad;
       each("fx_graph", [&](std::uint32_t, const GeneratedCopy& graph) {
-        const bool post_grad = graph.name.find("post_grad_graph") != std::string::npos;
-        if (post_grad && graph.direction == copy.direction)
-          add_lines(plan, read_graph(content(graph), kMaxNodes));
+        if (graph.name.find("post_grad_graph") != std::string::npos &&
+            graph.direction == copy.direction)
+          post_grad = read_graph(content(graph), kMaxNodes);
       });
+      add_lines(plan, post_grad);
       if (const GeneratedCopy* captured = captured_nodes(generated_.files(), copy))
-        add_modules(plan, read_graph(content(*captured), kMaxNodes));
+        add_modules(plan, post_grad, read_graph(content(*captured), kMaxNodes));
       out_ += fmt::format("\n## Kernels of [{}]({})\n\n", copy.name, copy.name);
       out_ +=
           "| kernel | made by | launches | operators | graph nodes | lines | nn.Modules |\n"

@@ -59,6 +59,112 @@ class Convolutions(nn.Module):
         return self.head(y.mean((2, 3)).tanh()).softmax(-1)
 
 
+class SelfAttention(nn.Module):
+    """As transformers lays BERT out: a module for each part of a layer."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
+        self.dropout = nn.Dropout(0.1)
+
+    def split(self, x):
+        return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
+
+    def forward(self, x):
+        query, key, value = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
+        scores = query @ key.transpose(-1, -2) / 2.0
+        weights = self.dropout(functional.softmax(scores, dim=-1))
+        return (weights @ value).transpose(1, 2).reshape(x.shape)
+
+
+class Output(nn.Module):
+    def __init__(self, inner, width):
+        super().__init__()
+        self.dense, self.norm, self.dropout = nn.Linear(inner, width), nn.LayerNorm(width), nn.Dropout(0.1)
+
+    def forward(self, x, added):
+        x = self.dense(x)
+        x = self.dropout(x)
+        return self.norm(x + added)
+
+
+class Layer(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.attention, self.attended = SelfAttention(width, heads), Output(width, width)
+        self.grow, self.output = nn.Linear(width, 4 * width), Output(4 * width, width)
+
+    def forward(self, x):
+        x = self.attended(self.attention(x), x)
+        return self.output(functional.gelu(self.grow(x)), x)
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places, self.norm = nn.Embedding(50, 16), nn.Embedding(12, 16), nn.LayerNorm(16)
+        self.layers = nn.ModuleList(Layer(16, 2) for _ in range(3))
+        self.head = nn.Linear(16, 50)
+
+    def forward(self, tokens):
+        x = self.norm(self.tokens(tokens) + self.places(torch.arange(tokens.shape[1])))
+        for layer in self.layers:
+            x = layer(x)
+        return functional.cross_entropy(self.head(x).flatten(0, 1), tokens.flatten())
+
+
+class Block(nn.Module):
+    """A ResNet's: some have a third convolution."""
+
+    def __init__(self, before, after, stride):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(before, after, 3, stride, 1), nn.Conv2d(after, after, 3, 1, 1)
+        self.norm, self.other = nn.BatchNorm2d(after), nn.BatchNorm2d(after)
+        self.shortcut = nn.Conv2d(before, after, 1, stride) if stride > 1 else None
+
+    def forward(self, x):
+        y = functional.relu(self.norm(self.first(x)))
+        y = self.other(self.second(y))
+        if self.shortcut is not None:
+            x = self.shortcut(x)
+        return functional.relu(y + x)
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(Block(4, 4, 1), Block(4, 8, 2), Block(8, 8, 1), Block(8, 16, 2))
+
+    def forward(self, x):
+        return self.blocks(x).mean((2, 3))
+
+
+class Scale(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+
+class Gated(nn.Module):
+    """As in Llama; one line each, a module that runs twice, and one layer right behind the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.norms = nn.ModuleList(Scale(8) for _ in range(3))
+        self.gate, self.up, self.down = nn.Linear(8, 24), nn.Linear(8, 24), nn.Linear(24, 8)
+
+    def forward(self, x):
+        for norm in self.norms:
+            x = x + self.down(functional.silu(self.gate(norm(x))) * self.up(x))
+        for norm in self.norms:
+            x = norm(x)
+        return x
+
+
 def modules_of(graph):
     found = {}
     for node in graph.nodes:
@@ -98,7 +204,13 @@ def main():
     keep_what_inductor_writes()
     torch.manual_seed(0)
     compiled = []
-    for model, x in ((Layers(), torch.randn(4, 6, 8)), (Convolutions(), torch.randn(2, 3, 8, 8))):
+    for model, x in (
+        (Layers(), torch.randn(4, 6, 8)),
+        (Convolutions(), torch.randn(2, 3, 8, 8)),
+        (Encoder(), torch.randint(0, 50, (2, 12))),
+        (Residual(), torch.randn(2, 4, 16, 16)),
+        (Gated(), torch.randn(2, 5, 8)),
+    ):
         compiled.append(torch.compile(model))
         compiled[-1](x)
     folder = Path(sys.argv[1])

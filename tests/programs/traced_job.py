@@ -1,6 +1,7 @@
 """User code of many shapes for Dynamo to trace, and what torch's own profiler says of it.
 
     traced_job.py OUT.json
+    traced_job.py FOLDER --pstats
 
 Everything is compiled with backend "eager": first once to warm up, then, after `ready <pid>` and a
 line on stdin, ROUNDS times without and ROUNDS times with torch._dynamo.config.dynamo_profiler, in turn
@@ -14,6 +15,9 @@ cannot stand) is compiled at the very end. Then it writes OUT.json and prints `d
 file, first line], caller the same way or null, primitive, cumtime_ns]. `clocked` is from clocks around
 the same calls in the rounds without it, but for the first, in which nothing of torch is touched: per
 trace id the time of each primitive call that was inlined.
+
+With --pstats everything is compiled once, after one round to warm up, and torch writes the pstats file of
+each compile itself: FOLDER/0_0.pstats and so on, by trace id. Nothing of torch is replaced.
 """
 
 import collections
@@ -179,20 +183,30 @@ def again(x, n):
 # ---- how -----------------------------------------------------------------------------------------
 
 
-def compiled(function, *arguments):
-    torch.compile(function, backend="eager", fullgraph=True, dynamic=False)(*arguments)
+PSTATS = None  # the folder of --pstats, in the round that is written
+
+
+def compiled(trace_id, function, *arguments):
+    """The call that makes this compile."""
+    if PSTATS is not None:
+        torch._dynamo.config.dynamo_profiler = os.path.join(PSTATS, trace_id.replace("/", "_") + ".pstats")
+    function(*arguments)
+
+
+def to_compile(function):
+    return torch.compile(function, backend="eager", fullgraph=True, dynamic=False)
 
 
 def trace_in_main():
-    compiled(Model(), torch.randn(2, 8))
-    step = torch.compile(plain, backend="eager", fullgraph=True, dynamic=False)
+    compiled("0/0", to_compile(Model()), torch.randn(2, 8))
+    step = to_compile(plain)
     for rows in (2, 3):
-        step(torch.randn(rows, 8))
-    compiled(again, torch.randn(2), 3)
+        compiled(f"1/{rows - 2}", step, torch.randn(rows, 8))
+    compiled("2/0", to_compile(again), torch.randn(2), 3)
 
 
 def trace_in_second():
-    compiled(on_second, torch.randn(3, 3))
+    compiled("3/0", to_compile(on_second), torch.randn(3, 3))
 
 
 class Second:
@@ -309,7 +323,17 @@ def shapes(state):
     return [[key, *row] for key, row in found.items()]
 
 
+def write_pstats(folder):
+    global PSTATS
+    trace_all(False)
+    PSTATS = folder
+    trace_all(True)
+
+
 def main():
+    if sys.argv[2:] == ["--pstats"]:
+        write_pstats(sys.argv[1])
+        return
     dynamo_profiler.DynamoProfilerState.dump_stats = keep
     trace_all(False)
     torch._dynamo.reset()

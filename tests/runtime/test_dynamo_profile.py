@@ -1,5 +1,5 @@
-"""The user functions Dynamo traced, against torch's own profiler of them in the same process
-(tests/programs/traced_job.py): the same functions, callers and calls, and times that can be compared."""
+"""The user functions Dynamo traced, against torch's own profiler of them (tests/programs/traced_job.py), in the same
+process and in one that is not recorded: the same functions, callers and calls, and times that can be compared."""
 
 import collections
 import json
@@ -126,6 +126,20 @@ def test_functions_calls_and_callers_are_torchs(traced):
         only_callers = {key for key, (nc, _, _) in ours.items() if nc == 0}
         assert only_callers == {c for _, _, edges in told.values() for c in edges} - set(told)
         assert {key: row for key, row in ours.items() if key not in only_callers} == told
+
+
+def test_functions_calls_and_callers_are_those_of_torchs_files_in_another_process(traced, either_python, tmp_path):
+    """The first round of the recorded process, in which nothing of torch is replaced or configured."""
+    subprocess.run([either_python, JOB, tmp_path, "--pstats"], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    assert {path.stem for path in tmp_path.glob("*.pstats")} == {id.replace("/", "_") for id in IDS}
+    for id, stem in zip(IDS, STEMS, strict=True):
+        told = marshal.loads((tmp_path / f"{id.replace('/', '_')}.pstats").read_bytes())
+        assert calls_of(traced.profiles[stem]) == calls_of(told), id
+
+
+def calls_of(stats):
+    return {key: (cc, nc, {caller: edge[:2] for caller, edge in callers.items()})
+            for key, (cc, nc, _, _, callers) in stats.items()}
 
 
 def test_the_job_has_every_shape(traced):

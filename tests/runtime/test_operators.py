@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 import os
+import statistics
 import subprocess
 
 import pytest
@@ -21,6 +22,10 @@ HERTZ = 499 if SECONDS < 60 else 99
 # Two runs of one job differ by more than chance: caches, placement of memory, what else runs. Of a share.
 BETWEEN_RUNS = 0.15
 SIGMAS = 4
+# With OPERATORS_SECONDS=60, on an idle machine, how much runs differ is measured instead, by this many references.
+REFERENCES = 5
+# Two-sided 95 % for four shares together (98.75 % each), normal and Student's t with REFERENCES - 1 degrees of freedom.
+NORMAL, STUDENT = 2.498, 4.315
 # glibc keeps what is freed. Else the result of an operator may be mapped anew at each call, or not, as the heap happens
 # to be: page faults that take longer than the operator, and that a median of the reference leaves out.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
@@ -29,13 +34,18 @@ KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_":
 class Run:
     def __init__(self, folder, python, *job):
         environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder), **KEEP_MEMORY}
-        reference = support.spawn([python, JOB, folder / "reference.json", "--profile", *job], timeout=400,
-                                  env=environment)
-        try:
-            assert reference.wait() == 0, reference.text
-        finally:
-            reference.kill()
-        self.reference = json.loads((folder / "reference.json").read_text())
+
+        def reference(*options):
+            process = support.spawn([python, JOB, folder / "reference.json", "--profile", *options, *job], timeout=400,
+                                    env=environment)
+            try:
+                assert process.wait() == 0, process.text
+            finally:
+                process.kill()
+            return json.loads((folder / "reference.json").read_text())
+
+        self.reference = reference()
+        self.references = [reference("--steps", 2000) for _ in range(REFERENCES)] if SECONDS >= 60 else []
         target = support.spawn([python, JOB, folder / "none.json", "--seconds", SECONDS, *job], timeout=400,
                                env=environment)
         dynprof = support.Dynprof(folder)
@@ -73,14 +83,40 @@ def test_document_is_as_documented(run):
     assert run.document["samples_in_operators"] > 200
 
 
-# Of the four that take longest, and that call no library without unwind information, in relation to each other.
+# The four that take longest, and that call no library without unwind information, in relation to each other.
+COMPARED = ["aten::sort", "aten::cumsum", "aten::_softmax", "aten::sigmoid"]
+
+
+def shares(reference):
+    """Of the self time of the compared operators, by torch.profiler's table."""
+    times = {name: reference[name]["count"] * reference[name]["mean_us"] for name in COMPARED}
+    return {name: time / sum(times.values()) for name, time in times.items()}
+
+
+@pytest.mark.skipif(SECONDS < 60, reason="needs 60 s on an idle machine: OPERATORS_SECONDS=60")
+def test_shares_are_in_their_confidence_interval(run):
+    """A recorded process differs from the mean of the references by chance in its samples, and as the references
+    differ from each other."""
+    told = [shares(reference) for reference in run.references]
+    measured = {name: run.sampled(name, "self") for name in COMPARED}
+    whole = sum(measured.values())
+    rows = {}
+    for name in COMPARED:
+        expected = statistics.fmean(row[name] for row in told)
+        samples_error = math.sqrt(expected * (1 - expected) / whole)
+        runs_error = statistics.stdev(row[name] for row in told) * math.sqrt(1 + 1 / REFERENCES)
+        rows[name] = measured[name] / whole, expected, math.hypot(NORMAL * samples_error, STUDENT * runs_error)
+        print(f"{name}: {rows[name][0]:.4f} sampled, {expected:.4f} ± {rows[name][2]:.4f} "
+              f"(samples ± {NORMAL * samples_error:.4f}, runs ± {STUDENT * runs_error:.4f})")
+    assert all(abs(share - expected) <= allowed for share, expected, allowed in rows.values()), rows
+
+
 def test_shares_are_those_of_torch_profiler(run):
-    names = ["aten::sort", "aten::cumsum", "aten::_softmax", "aten::sigmoid"]
-    expected = {name: run.reference[name]["count"] * run.reference[name]["self_us"] for name in names}
-    measured = {name: run.sampled(name, "self") for name in names}
+    expected = {name: run.reference[name]["count"] * run.reference[name]["self_us"] for name in COMPARED}
+    measured = {name: run.sampled(name, "self") for name in COMPARED}
     whole_us, whole = sum(expected.values()), sum(measured.values())
     assert whole > 200
-    for name in names:
+    for name in COMPARED:
         share = expected[name] / whole_us
         allowed = SIGMAS * math.sqrt(share * (1 - share) / whole) + BETWEEN_RUNS * share
         assert abs(measured[name] / whole - share) <= allowed, (name, measured, expected, allowed)

@@ -19,8 +19,9 @@ std::string content(const char* path) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   dynprof::KernelPlan plan = dynprof::read_kernel_plan(content(argv[1]), 4096);
-  dynprof::add_lines(plan, dynprof::read_graph(content(argv[2]), 20'000));
-  dynprof::add_modules(plan, dynprof::read_graph(content(argv[3]), 20'000));
+  const auto post_grad = dynprof::read_graph(content(argv[2]), 20'000);
+  dynprof::add_lines(plan, post_grad);
+  dynprof::add_modules(plan, post_grad, dynprof::read_graph(content(argv[3]), 20'000));
   std::fputs(dynprof::kernel_plan_json(plan).c_str(), stdout);
   return 0;
 }

@@ -76,6 +76,38 @@ TEST(CppKernelLines, CallsOfAnotherOrderOrNumberSayNothing) {
   EXPECT_THAT(lines_of("cpp_sin", other), IsEmpty());
 }
 
+TEST(CppKernelLines, ACallThatNothingDependsOnMayComeLater) {
+  constexpr const char* kBackward = R"(
+    def forward(self, w: "f32[8]", v: "f32[8]", tangents_1: "f32[8]"):
+        # File: /tmp/m.py:2 in forward, code: z = second(y)
+        mm: "f32[8]" = torch.ops.aten.mm.default(tangents_1, v)
+        mm_1: "f32[8]" = torch.ops.aten.mm.default(tangents_1, w);  tangents_1 = None
+        # File: /tmp/m.py:1 in forward, code: y = x.sin()
+        cos: "f32[8]" = torch.ops.aten.cos.default(mm_1);  mm_1 = None
+        return (mm, cos)
+)";
+  const auto lines = [&](const std::string& calls) {
+    KernelPlan plan = read_kernel_plan(wrapper(calls), 100);
+    add_cpp_lines(plan, read_graph(kBackward, 100));
+    return plan.kernels[0].lines;
+  };
+  const std::string first = "    extern_kernels.mm(tangents_1, w, out=buf0)\n";
+  const std::string last = "    extern_kernels.mm(tangents_1, v, out=buf1)\n";
+  const std::string kernel = "    cpp_sin(buf0)\n";
+  EXPECT_THAT(lines(first + kernel + last), ElementsAre("/tmp/m.py:1 in forward"));
+  EXPECT_THAT(lines(last + first + kernel), ElementsAre("/tmp/m.py:1 in forward"));
+  // A wrapper that draws seeds for dropout: no node of the graph.
+  EXPECT_THAT(lines("    aten.randint.low_out(0, 1, [1], out=buf9)\n" + first + kernel + last),
+              ElementsAre("/tmp/m.py:1 in forward"));
+}
+
+TEST(CppKernelLines, ACallCannotComeBeforeWhatItDependsOn) {
+  std::string calls = kCalls;
+  const std::string second = "    extern_kernels.mm(buf2, v, out=buf3)\n";
+  calls.erase(calls.find(second), second.size());
+  EXPECT_THAT(lines_of("cpp_sin", second + calls), IsEmpty());
+}
+
 TEST(CppKernelLines, WhatInductorSaysIsKept) {
   KernelPlan plan = read_kernel_plan(wrapper(kCalls), 100);
   plan.kernels[0].nodes = {"sin"};

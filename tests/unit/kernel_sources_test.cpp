@@ -88,18 +88,24 @@ TEST(KernelPlan, CommentsInsideAKernelAreNotOfTheNextOne) {
   EXPECT_THAT(plan.kernels[1].nodes, IsEmpty());
 }
 
-TEST(KernelPlan, ModulesAreOfTheNodesElseOfTheLines) {
+TEST(KernelPlan, ModulesAreOfTheNodesThatInductorNamesElseOfTheGraphs) {
   KernelPlan plan;
   plan.kernels.resize(4);
   plan.kernels[0].sources = {"linear", "relu", "unknown"};
-  plan.kernels[1].lines = {"/home/me/model.py:60 in forward"};
-  plan.kernels[2].lines = {"/home/me/model.py:41 in forward"};  // two modules run it
-  plan.kernels[3].lines = {"/home/me/other.py:1 in f"};
-  add_modules(plan, read_graph(kCaptured, 100));
+  plan.kernels[1].nodes = {"add", "unknown"};
+  plan.kernels[2].nodes = {"unknown"};
+  plan.kernels[3].language = "extern";
+  plan.kernels[3].sources = {"linear", "relu"};
+  plan.kernels[3].nodes = {"add"};
+  constexpr const char* kAdd = R"(def forward(self, primals_1: "f32[2]"):
+    # File: /home/me/model.py:60 in forward, code: h + 1
+    add: "f32[2]" = torch.ops.aten.add.Tensor(primals_1, 1)
+)";
+  add_modules(plan, read_graph(kAdd, 100), read_graph(kCaptured, 100));
   EXPECT_THAT(plan.kernels[0].modules, ElementsAre("L['self'].layers.0.a", "L['self'].layers.0"));
   EXPECT_THAT(plan.kernels[1].modules, ElementsAre("L['self'].layers.1"));
   EXPECT_THAT(plan.kernels[2].modules, IsEmpty());
-  EXPECT_THAT(plan.kernels[3].modules, IsEmpty());
+  EXPECT_THAT(plan.kernels[3].modules, ElementsAre("L['self'].layers.1"));
 }
 
 struct KernelSourcesTest : testing::Test {
