@@ -88,20 +88,23 @@ void take_inputs(std::string_view line, std::vector<GraphNode>& nodes, std::size
 
 // "# Module: L['self'].linear", before
 // "# File: /tmp/model.py:12 in forward, code: x = self.linear(x)"
+// Other facts may come before the file: "# Annotation: {'stage': 0} File: ", "# recompute: MUST_SAVE File: ", and from
+// torch 2.15 on "# Backward of forward node: File: ".
 struct Place {
   std::string line, code, module;
   std::string next_module;  // of the "# File:" that comes
 };
 bool take_place(std::string_view text, Place& place) {
   constexpr std::string_view kModule = "# Module: ";
-  constexpr std::string_view kFile = "# File: ";
+  constexpr std::string_view kFile = " File: ";
   constexpr std::string_view kCode = ", code: ";
   if (text.starts_with(kModule)) {
     place.next_module = text.substr(kModule.size());
     return true;
   }
-  if (!text.starts_with(kFile)) return false;
-  text.remove_prefix(kFile.size());
+  const std::size_t file = text.starts_with('#') ? text.find(kFile) : std::string_view::npos;
+  if (file == std::string_view::npos) return false;
+  text.remove_prefix(file + kFile.size());
   const std::size_t code = std::min(text.find(kCode), text.size());
   place.line = text.substr(0, code);
   place.code = text.substr(std::min(code + kCode.size(), text.size()));

@@ -17,7 +17,7 @@ import torch  # noqa: E402
 import torch._functorch.config  # noqa: E402
 import torch._inductor.debug  # noqa: E402
 from torch import nn  # noqa: E402
-from torch._inductor import async_compile, compile_fx, cpu_vec_isa, graph  # noqa: E402
+from torch._inductor import async_compile, compile_fx, cpp_builder, cpu_vec_isa, graph  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 GRAPHS, WRAPPERS = [], []
@@ -195,6 +195,8 @@ def keep_what_inductor_writes():
 
     trace_structured, compile_fx.trace_structured = compile_fx.trace_structured, logged
     lowered, graph.GraphLowering.codegen = graph.GraphLowering.codegen, codegen
+    cpp_builder.cpp_compiler_search = lambda search: "g++"
+    cpp_builder.is_gcc = lambda compiler=None: True
     cpu_vec_isa.VecISA.check_build = lambda self, code: True
     async_compile.AsyncCompile.cpp_pybinding = lambda self, *arguments, **named: NotRun()
     torch._functorch.config.force_non_lazy_backward_lowering = True

@@ -1,4 +1,4 @@
-// The nodes of C++ kernels by the order of a wrapper's calls; against torch itself: tests/compat/test_kernel_lines.py.
+// The nodes of C++ kernels by the order of a wrapper's calls; against torch itself: tests/runtime/test_kernel_lines.py.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -81,6 +81,19 @@ TEST(GraphText, ALineIsOfTheNodesBelowItAlone) {
   }
 }
 
+TEST(GraphText, OtherFactsMayComeBeforeTheLine) {
+  const auto line = [](const std::string& comment) {
+    const auto nodes = read_graph("        # " + comment + "\n        neg = torch.neg(x)\n", 100);
+    return nodes.size() == 1 ? nodes[0].line : "";
+  };
+  const std::string place = "File: /tmp/m.py:3 in forward, code: y = -x";
+  EXPECT_EQ(line(place), "/tmp/m.py:3 in forward");
+  EXPECT_EQ(line("Backward of forward node: " + place), "/tmp/m.py:3 in forward");
+  EXPECT_EQ(line("Annotation: {'stage': 0} recompute: MUST_SAVE " + place),
+            "/tmp/m.py:3 in forward");
+  EXPECT_EQ(line("No stacktrace found for following nodes"), "");
+}
+
 TEST(KernelPlan, CommentsInsideAKernelAreNotOfTheNextOne) {
   const KernelPlan plan = read_kernel_plan(kWrapper, 100);
   ASSERT_EQ(plan.kernels.size(), 2u);

@@ -4,23 +4,19 @@ tracking."""
 import collections
 import json
 import subprocess
-import sys
 
 import pytest
 
 import support
-
-sys.path.insert(0, str(support.REPO / "tests" / "runtime"))
-
-from generated_found import Found  # noqa: E402
+from generated_found import Found
 
 
 @pytest.fixture(scope="module")
-def graphs(venv_python, tmp_path_factory):
+def graphs(require_root_bpf, either_python, tmp_path_factory):
     """[(plan of ours, torch's truth: see the program)]"""
     folder = tmp_path_factory.mktemp("provenance")
     program = support.REPO / "tests" / "programs" / "kernel_provenance.py"
-    target = support.spawn([venv_python, program, folder], timeout=300)
+    target = support.spawn([either_python, program, folder], timeout=300)
     try:
         captured = Found(target.pid)
     finally:
