@@ -19,7 +19,7 @@ NUMBER = r"(\d+\.\d+)"
 def rows_of(text):
     """{function: (user, [eight numbers])} of the table."""
     rows = {}
-    for found in re.finditer(rf"(?m)^(\S+) (\S+:\d+) +(user|-)((?: +{NUMBER}){{8}}) *$", text):
+    for found in re.finditer(rf"(?m)^(\S+) (\S+:\d+) +(user|-) +(?:-|\d\S*(?: \+\d+)?)((?: +{NUMBER}){{8}}) *$", text):
         rows[found.group(1)] = found.group(3) == "user", [float(word) for word in found.group(4).split()]
     return rows
 
@@ -62,6 +62,30 @@ def test_times_are_those_of_the_target(dynprof, target):
     assert not rows["Condition.wait"][0] and rows["Condition.wait"][1][2] > 70
 
 
+def test_compiled_functions_are_told_by_their_newest_compile(dynprof, venv_python, tmp_path):
+    job = support.spawn([venv_python, support.REPO / "tests" / "programs" / "steady_job.py", tmp_path / "truth.json",
+                         "--fast", "8"], timeout=180, env={"TMPDIR": str(tmp_path)})
+    try:
+        job.wait_for("^ready", timeout=120)
+        run = dynprof.start("top", "-p", job.pid, "--batch", "--functions", "-n", 11)
+        wait_until(lambda: "Sampled 99 times a second" in run.out, "the first samples")
+        job.send("go")
+        job.wait_for("^batch", timeout=60)
+        done = run.wait()
+        job.wait_for("^done", timeout=60)
+    finally:
+        job.kill()
+    assert done.rc == 0, done
+    text = done.out[done.out.rindex("\nCompiled functions by CPU all %\n") :]
+    rows = {name: row for name, row in rows_of(text).items() if " 0/0 " in re.search(rf"(?m)^{name} .*$", text)[0]}
+    assert set(rows_of(text)) == set(rows) == {"small"}
+    user, (_, cpu_all, _, _, _, cpu_all_s, _, _) = rows["small"]
+    calls_s = json.loads((tmp_path / "truth.json").read_text())["batches"][0]["cpu_s"]
+    # The search for compiled code, before each call, is not in the function.
+    assert user and 0.2 * calls_s < cpu_all_s < 1.1 * calls_s
+    assert cpu_all > 10
+
+
 def test_without_it_nothing_is_sampled(dynprof, target):
     done = dynprof.run("top", "-p", target.pid, "--batch", "-n", 2, "-d", "500ms")
     assert done.rc == 0 and "Sampl" not in done.out
@@ -90,7 +114,7 @@ def test_on_a_terminal(terminal, target, columns, rows):
     shown = screen.wait_for(r"^burn hot_fu.* \d\d\.\d ")
     lines = shown.rstrip("\n").split("\n")
     assert len(lines) <= rows and max(map(len, lines)) <= columns
-    assert re.search(r"^Function +(Code +)?CPU self % ", shown, re.M)
+    assert re.search(r"^Function +(Code +)?(Compiled +)?CPU self % ", shown, re.M)
     assert shown.partition("\nFunction ")[2].split("\n")[1].startswith("burn ")
     screen.type("ss")
     screen.wait_for(r"^(Condition\.w|wait_often|wait_once)")

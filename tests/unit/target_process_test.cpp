@@ -104,6 +104,21 @@ TEST(TargetProcess, NoSuchPidIsReported) {
   }
 }
 
+TEST(TargetProcess, HasEndedBeforeItsParentKnows) {
+  EXPECT_FALSE(has_ended(::getpid()));
+  EXPECT_TRUE(has_ended(2147483646));
+  const pid_t child = ::fork();
+  if (child == 0)
+    for (;;) ::pause();
+  EXPECT_FALSE(has_ended(child));
+  ::kill(child, SIGKILL);
+  for (int i = 0; i < 1000 && !has_ended(child); ++i) ::usleep(5000);
+  EXPECT_TRUE(has_ended(child));
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(has_ended(child));
+  EXPECT_EQ(ended_error(child).errno_value, ESRCH);
+}
+
 // A child whose name tries to look like the rest of /proc/PID/stat.
 TEST(TargetProcess, NameWithParenthesesDoesNotConfuse) {
   pid_t child = ::fork();

@@ -170,7 +170,7 @@ TEST(TopView, PagesAndOrders) {
   EXPECT_EQ(sort_count(TopPage::kCompiles), 2u);
   EXPECT_EQ(sort_count(TopPage::kFinished), 2u);
   EXPECT_EQ(sort_count(TopPage::kProcesses), 4u);
-  EXPECT_EQ(sort_count(TopPage::kFunctions), 8u);
+  EXPECT_EQ(sort_count(TopPage::kFunctions), 9u);
   EXPECT_EQ(sort_count(TopPage::kHelp), 0u);
   EXPECT_EQ(finished_table(state, 0, true).rows[0][0], "0/0");
   TopState other = state;
@@ -186,16 +186,40 @@ TEST(TopView, FunctionsByEachOfTheirTimes) {
   const TopState state = example();
   const std::string text = screen(state, options({160, 40}, TopPage::kFunctions));
   EXPECT_THAT(text, HasSubstr("Sampled 99 times a second for 20.0 s: 1,234 samples, 0 lost; "));
-  EXPECT_THAT(text, ::testing::ContainsRegex("Linear.forward linear.py:125 +- +49.0 +49.0 +0.0 "));
   EXPECT_THAT(text,
-              ::testing::ContainsRegex("step train.py:40 +user +1.0 +50.0 +0.0 +10.0 +0.20 "));
+              ::testing::ContainsRegex("Linear.forward linear.py:125 +- +- +49.0 +49.0 +0.0 "));
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "step train.py:40 +user +0/0 .1 +1.0 +50.0 +0.0 +10.0 +0.20 "));
   EXPECT_THAT(text, HasSubstr("s sort: CPU self %"));
-  const char* first[] = {"Linear", "step", "Queue", "Queue", "Linear", "step", "Queue", "Queue"};
+  const char* first[] = {"Linear", "step",  "Queue", "Queue", "Linear",
+                         "step",   "Queue", "Queue", "step"};
   for (std::size_t sort = 0; sort < sort_count(TopPage::kFunctions); ++sort)
     EXPECT_THAT(function_table(state, sort).rows[0][0], StartsWith(first[sort])) << sort;
   EXPECT_THAT(screen(state, options({80, 24}, TopPage::kFunctions)),
               AllOf(HasSubstr(" user "), HasSubstr("CPU self %"), HasSubstr("Wait self %")));
   EXPECT_THAT(screen(state, options({40, 10}, TopPage::kFunctions)), HasSubstr("CPU self %"));
+}
+
+TEST(TopView, CompiledFunctionsAlone) {
+  TopState state = example();
+  EXPECT_EQ(function_table(state, kRegionsSort).rows.size(), 1u);
+  EXPECT_THAT(screen(state, options({160, 40}, TopPage::kFunctions)), HasSubstr(" Compiled "));
+  auto compiled = [&](const char* id, const char* function, const char* failure) {
+    state.reading.finished = {finished(id, 1, 1)};
+    state.reading.finished[0].function.function = function;
+    state.reading.finished[0].failure = failure;
+    const auto rows = function_table(state, kRegionsSort).rows;
+    return rows.empty() ? "" : rows[0][2];
+  };
+  EXPECT_EQ(compiled("3/1", "step", ""), "3/1");
+  EXPECT_EQ(compiled("backward 3/1", "step", ""), "") << "the backward runs elsewhere";
+  EXPECT_EQ(compiled("3/1", "step", "Unsupported"), "");
+  EXPECT_EQ(compiled("3/1", "torch_dynamo_resume_in_step_at_41", ""), "");
+  TopViewOptions view = options({160, 40}, TopPage::kFunctions);
+  view.sort[static_cast<std::size_t>(TopPage::kFunctions)] = kRegionsSort;
+  EXPECT_THAT(text_of(top_screen(state, view)),
+              AllOf(HasSubstr("No compiled function has run or waited."),
+                    HasSubstr("s sort: compiled, CPU all %")));
 }
 
 TEST(TopView, AsTextFunctionsComeByCpuAndByWait) {

@@ -270,6 +270,22 @@ Result<std::vector<Mapping>> read_mappings(pid_t pid) {
   return mappings;
 }
 
+bool has_ended(pid_t pid) {
+  const auto stat = read_process_stat(pid);
+  if (!stat) return stat.error().errno_value == ESRCH;
+  if (stat->zombie()) return true;
+  // Between the end of its memory and that of the process it has no mappings, or they cannot be read.
+  const auto mappings = read_mappings(pid);
+  return mappings ? mappings->empty() : mappings.error().errno_value == ESRCH;
+}
+
+Error ended_error(pid_t pid) {
+  Error ended = error(fmt::format("process {} has ended", pid),
+                      "dynprof-bpf needs a process that runs: pgrep -af python");
+  ended.errno_value = ESRCH;
+  return ended;
+}
+
 Result<UniqueFd> open_mapped_file(pid_t pid, const Mapping& mapping) {
   // map_files names the inode itself, so it works for deleted and replaced files; it wants
   // CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE. The path below /proc/PID/root may be another file by

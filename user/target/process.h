@@ -71,6 +71,9 @@ inline constexpr std::size_t kMaxMappings = 100'000;
 std::optional<Mapping> parse_mapping(std::string_view line);
 // At most kMaxMappings of them, in address order.
 Result<std::vector<Mapping>> read_mappings(pid_t pid);
+// There is no such process, or it is ending and its memory is gone.
+bool has_ended(pid_t pid);
+Error ended_error(pid_t pid);
 
 // The very file that is mapped, also when it was deleted or replaced since, or lies in another mount
 // namespace. Read only; a regular file (user/target/safe_open.h) or an error.

@@ -17,6 +17,8 @@ namespace dynprof {
 namespace {
 
 constexpr const char* kTryAgain = "try again in a second";
+constexpr const char* kReportBuild =
+    "the build differs from python.org's; please report its version and origin";
 
 // 3.11.7 as 0x030b07f0 -> "3.11.7"; pre-releases as CPython prints them.
 std::string version_text(std::uint32_t hex) {
@@ -112,7 +114,8 @@ Result<void> Discoverer::choose_layout(const PythonImage& image, std::uint16_t p
   }
   if (python == 0) {
     return fail(details, PythonFault::kBadLayout,
-                fmt::format("{} holds a Python whose version is not known", image.path));
+                fmt::format("{} holds a Python whose version is not known", image.path),
+                kReportBuild);
   }
   const PythonLayout* table = measured_layout(python);
   if (!table) return unsupported(details, python, image.path);
@@ -194,7 +197,7 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
     return fail(details, PythonFault::kBadLayout,
                 fmt::format("process {}: the offsets of {} do not fit {}: {}", pid_, version,
                             runtime.image_path, walk.problem),
-                "the build differs from python.org's; please report its version and origin");
+                kReportBuild);
   }
   const RemoteInterpreter* main = walk.main();
   if (!main || walk.threads.empty()) {
@@ -221,7 +224,8 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   if (static_cast<std::uint32_t>(*hex) >> 16 != runtime.layout.python) {
     return fail(details, PythonFault::kBadLayout,
                 fmt::format("process {}: sys.hexversion is {:#x}, but {} looks like {}", pid_, *hex,
-                            runtime.image_path, version));
+                            runtime.image_path, version),
+                kReportBuild);
   }
   runtime.hex_version = static_cast<std::uint32_t>(*hex);
   runtime.version = version_text(runtime.hex_version);
@@ -246,7 +250,8 @@ Result<void> Discoverer::check(PythonRuntime& runtime, PythonDiscovery& details)
   if (any_frames && !any_named) {
     return fail(
         details, PythonFault::kBadLayout,
-        fmt::format("process {}: no frame of this {} leads to a code object", pid_, version));
+        fmt::format("process {}: no frame of this {} leads to a code object", pid_, version),
+        kReportBuild);
   }
   runtime.tstate_offset = find_tstate_offset(memory_, walk.threads, runtime.main_interpreter);
   if (!runtime.tstate_offset) {
@@ -395,6 +400,11 @@ Result<PythonRuntime> discover_python(pid_t pid, PythonDiscovery* details, Known
   PythonDiscovery& d = details ? *details : ignored;
   d = {};
   auto runtime = Discoverer(pid, known ? *known : none).run(d);
+  // What was read while it ended explains nothing.
+  if (!runtime && d.fault != PythonFault::kNoProcess && has_ended(pid)) {
+    d.fault = PythonFault::kNoProcess;
+    runtime = ended_error(pid);
+  }
   if (!runtime) {
     const int problem = runtime.error().errno_value;
     d.no_descriptors = problem == EMFILE || problem == ENFILE || out_of_descriptors();

@@ -176,12 +176,7 @@ Result<void> ProcessMemory::check_access(std::span<const Mapping> mappings) {
     if (read<std::byte>(mapping.start)) return {};
     if (last_error_ == EPERM || last_error_ == EACCES || last_error_ == ESRCH) break;
   }
-  if (last_error_ == ESRCH) {
-    Error ended = error(fmt::format("process {} has ended", pid_),
-                        "dynprof-bpf needs a process that runs: pgrep -af python");
-    ended.errno_value = ESRCH;
-    return ended;
-  }
+  if (last_error_ == ESRCH) return ended_error(pid_);
   errno = last_error_ == 0 ? EFAULT : last_error_;
   return errno_error(fmt::format("cannot read the memory of process {}", pid_),
                      "run as root (sudo), or give it CAP_SYS_PTRACE");

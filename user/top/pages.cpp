@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <string_view>
 #include <tuple>
 
@@ -27,6 +28,8 @@ struct FunctionColumn {
   int priority;
 };
 using Times = TopFunction::Times;
+constexpr const char* kRegionOrder =
+    "compiled, CPU all %";  // the last order: compiled functions alone
 constexpr std::array kFunctionColumns = {
     FunctionColumn{"CPU self %", "CPU self %", &Times::cpu_self_s, true, 1},
     FunctionColumn{"all %", "CPU all %", &Times::cpu_all_s, true, 2},
@@ -36,6 +39,9 @@ constexpr std::array kFunctionColumns = {
     FunctionColumn{"all s", "CPU all s", &Times::cpu_all_s, false, 8},
     FunctionColumn{"Wait self s", "wait self s", &Times::wait_self_s, false, 7},
     FunctionColumn{"all s", "wait all s", &Times::wait_all_s, false, 9}};
+
+constexpr std::size_t kCpuAll = 1;  // of kFunctionColumns
+static_assert(kRegionsSort == kFunctionColumns.size());
 
 double time_of(const TopFunction& row, const FunctionColumn& column) {
   return (column.now ? row.now : row.total).*column.time;
@@ -84,12 +90,46 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// The compiles of each function, newest first: "3/1", "3/1 +2" where there are two more. What goes on after a graph break
+// is a function with a name of its own.
+class CompiledFunctions {
+ public:
+  explicit CompiledFunctions(const std::vector<FinishedCompile>& finished) {
+    for (const FinishedCompile& compile : finished) {
+      // The function of "backward 0/0" is the forward's.
+      if (compile.id.find(' ') != std::string::npos || !compile.failure.empty()) continue;
+      auto& [id, more] = compiles_[key(compile.function)];
+      if (id.empty())
+        id = compile.id;
+      else
+        ++more;
+    }
+  }
+
+  std::string of(const TopPlace& place) const {
+    const auto at = compiles_.find(key(place));
+    if (at == compiles_.end()) return "";
+    const auto& [id, more] = at->second;
+    return more == 0 ? id : fmt::format("{} +{}", id, more);
+  }
+
+ private:
+  // torch notes co_name, samples have co_qualname.
+  using Key = std::tuple<std::string_view, std::int64_t, std::string_view>;
+  static Key key(const TopPlace& place) {
+    const std::string_view name = place.function;
+    return {place.file, place.line, name.substr(name.rfind('.') + 1)};
+  }
+  std::map<Key, std::pair<std::string, std::size_t>> compiles_;
+};
+
 }  // namespace
 
 const char* open_order(std::size_t sort) { return name_of(kOpenOrders, sort); }
 const char* finished_order(std::size_t sort) { return name_of(kFinishedOrders, sort); }
 const char* process_order(std::size_t sort) { return name_of(kProcessOrders, sort); }
 const char* function_order(std::size_t sort) {
+  if (sort == kRegionsSort) return kRegionOrder;
   return sort < kFunctionColumns.size() ? kFunctionColumns[sort].order : "";
 }
 
@@ -202,7 +242,8 @@ TopTable process_table(const TopState& state, std::size_t sort) {
 TopTable function_table(const TopState& state, std::size_t sort) {
   TopTable table;
   table.columns = {{.title = "Function", .least = 20, .most = 48, .priority = 0},
-                   {.title = "Code", .least = 4, .most = 4, .priority = 4}};
+                   {.title = "Code", .least = 4, .most = 4, .priority = 5},
+                   {.title = "Compiled", .least = 8, .most = 14, .priority = 4}};
   for (const FunctionColumn& column : kFunctionColumns)
     table.columns.push_back({.title = column.title,
                              .least = std::string_view(column.title).size(),
@@ -211,7 +252,10 @@ TopTable function_table(const TopState& state, std::size_t sort) {
                              .right = true});
   const TopFunctions& functions = state.reading.functions;
   const double window_s = std::clamp<double>(functions.sampled_s, 1, kTopWindowSeconds);
-  const FunctionColumn& by = kFunctionColumns[std::min(sort, kFunctionColumns.size() - 1)];
+  const bool regions = sort == kRegionsSort;
+  const FunctionColumn& by =
+      kFunctionColumns[regions ? kCpuAll : std::min(sort, kFunctionColumns.size() - 1)];
+  const CompiledFunctions compiled(state.reading.finished);
   auto weight = [&](const TopFunction& row) {
     return std::tuple(time_of(row, by), row.now.cpu_all_s + row.now.wait_all_s,
                       row.total.cpu_all_s + row.total.wait_all_s);
@@ -220,7 +264,10 @@ TopTable function_table(const TopState& state, std::size_t sort) {
     return weight(a) > weight(b);
   });
   for (const TopFunction* row : rows) {
-    std::vector<std::string> cells = {or_dash(place_words(row->place)), row->user ? "user" : "-"};
+    const std::string ids = compiled.of(row->place);
+    if (regions && ids.empty()) continue;
+    std::vector<std::string> cells = {or_dash(place_words(row->place)), row->user ? "user" : "-",
+                                      or_dash(ids)};
     for (const FunctionColumn& column : kFunctionColumns) {
       const double seconds = time_of(*row, column);
       cells.push_back(column.now ? fmt::format("{:.1f}", 100 * seconds / window_s)

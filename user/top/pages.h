@@ -15,6 +15,9 @@ TopTable finished_table(const TopState& state, std::size_t sort, bool details);
 TopTable process_table(const TopState& state, std::size_t sort);
 TopTable function_table(const TopState& state, std::size_t sort);
 
+// The order of function_table() that leaves the functions that Dynamo compiled alone.
+inline constexpr std::size_t kRegionsSort = 8;
+
 // What the order number `sort` of a table is called; "" beyond the last one.
 const char* open_order(std::size_t sort);
 const char* finished_order(std::size_t sort);

@@ -171,7 +171,11 @@ void add_functions(Lines& out, const TopState& state, std::size_t sort, std::siz
     out.add("No Python function has run or waited.");
     return;
   }
-  out.add(function_table(state, sort), most);
+  const TopTable table = function_table(state, sort);
+  if (table.rows.empty())
+    out.add("No compiled function has run or waited.");
+  else
+    out.add(table, most);
 }
 
 constexpr const char* kHelp[] = {
@@ -193,6 +197,7 @@ constexpr const char* kHelp[] = {
     "(waits)  the thread waits for the compile lock to begin a compile",
     "CPU %    100 % is one CPU",
     "self     in the function itself; all: with those it calls",
+    "Compiled newest compile of the function; +2: two more of it",
 };
 
 constexpr std::size_t kUnlimited = 100'000;  // rows
@@ -302,9 +307,10 @@ std::string top_text(const TopState& state, std::size_t width) {
   add_processes(out, state, 0, kBatchRows);
   if (state.reading.functions.asked) {
     // Those that compute, and those that wait: few functions do both.
-    for (std::size_t sort : {0, 2}) {
+    for (std::size_t sort : {std::size_t{0}, std::size_t{2}, kRegionsSort}) {
       out.add("");
-      out.add(fmt::format("Functions by {}", function_order(sort)));
+      out.add(sort == kRegionsSort ? "Compiled functions by CPU all %"
+                                   : fmt::format("Functions by {}", function_order(sort)));
       add_functions(out, state, sort, kBatchFunctions);
     }
   }
