@@ -75,6 +75,8 @@ def round_of(folder, seconds):
                 while b"Sampling" not in (folder / "progress.txt").read_bytes():
                     time.sleep(0.05)
                 time.sleep(seconds)
+                if recorder.poll() is not None:
+                    sys.exit(f"error: the demo ended within {seconds:.0f} s\nhint: give less: --seconds {seconds / 2:.0f}")
                 recorder.send_signal(signal.SIGINT)
                 began = time.monotonic()
             return end_of(recorder, out, began)
