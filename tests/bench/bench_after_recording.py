@@ -76,7 +76,7 @@ def round_of(folder, seconds):
                     time.sleep(0.05)
                 time.sleep(seconds)
                 if recorder.poll() is not None:
-                    sys.exit(f"error: the demo ended within {seconds:.0f} s\nhint: give less: --seconds {seconds / 2:.0f}")
+                    sys.exit(f"error: the demo ended within {seconds:.0f} s\nhint: --seconds {seconds / 2:.0f}")
                 recorder.send_signal(signal.SIGINT)
                 began = time.monotonic()
             return end_of(recorder, out, began)

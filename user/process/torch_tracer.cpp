@@ -295,7 +295,7 @@ std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
   return facts_.note_due_ns();
 }
 
-void TorchTracer::finish(RecordingWriter& writer) {
+bool TorchTracer::begin_finish(RecordingWriter& writer, bool in_thread) {
   write_lines(writer);
   write_triton(writer);
   runs_ended(monotonic_ns(), writer);
@@ -304,6 +304,12 @@ void TorchTracer::finish(RecordingWriter& writer) {
   annotations_.detach();
   if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
   if (compiling) write_progress(kPatienceAtEnd, writer);
+  if (!in_thread || !has_torch()) return false;
+  facts_.begin_at_end(process_.python.runtime());
+  return true;
+}
+
+void TorchTracer::finish(RecordingWriter& writer) {
   if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());
   facts_.write_at_end(process_.identity.pid(), writer);
 }

@@ -69,6 +69,8 @@ class TorchTracer {
   // UINT64_MAX: whenever.
   void begin(RecordingWriter& writer);
   std::uint64_t tick(std::uint64_t now_ns, RecordingWriter& writer);
+  // The end, in two steps. In the first a thread may begin what is read of the process's memory at the end; true: it did.
+  bool begin_finish(RecordingWriter& writer, bool in_thread);
   void finish(RecordingWriter& writer);
   // The process has ended, or runs another program now: writes what was read of the memory that is gone.
   void image_ended(RecordingWriter& writer);

@@ -17,6 +17,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxDescendants = DP_MAX_PROCESSES;
+constexpr std::size_t kMostEndThreads = 4;  // each keeps pages of a process's memory
 // Looking for Python and CUDA takes long where processes are many: events are read in between. All looks of
 // one round of the loop share this.
 constexpr std::uint64_t kLooksNs = 10'000'000;
@@ -166,14 +167,19 @@ void ProcessFollower::look_at(FollowedProcess& process, std::uint64_t now_ns,
   process.describe(writer);
 }
 
-void ProcessFollower::write_end(RecordingWriter& writer) {
+void ProcessFollower::begin_end(RecordingWriter& writer) {
+  std::size_t threads = 0;
   for (auto& [pid, process] : processes_.all()) {
     if (targets_.contains(pid)) {
       for (const std::string& what : process.tracer().lacks())
         notes_.add(fmt::format("{}: compiles come from the other sources", what));
     }
-    process.tracer().finish(writer);
+    if (process.tracer().begin_finish(writer, threads < kMostEndThreads)) ++threads;
   }
+}
+
+void ProcessFollower::write_end(RecordingWriter& writer) {
+  for (auto& [pid, process] : processes_.all()) process.tracer().finish(writer);
   for (auto& [pid, process] : processes_.all()) lives_.left(pid, writer);
 }
 

@@ -39,7 +39,8 @@ class ProcessFollower {
   std::uint64_t tick(std::uint64_t now_ns, RecordingWriter& writer);
   // What has appeared since; within a few milliseconds, the rest the next time.
   void look_again(std::uint64_t now_ns, RecordingWriter& writer);
-  // Their last rows.
+  // Their last rows, in two steps: threads read the memory of some of the processes meanwhile.
+  void begin_end(RecordingWriter& writer);
   void write_end(RecordingWriter& writer);
 
   // Gives up the rights that are no longer needed, now and after each later look. `watchpoints_need_admin`: the

@@ -104,13 +104,15 @@ void RecordingLoop::read_rest() {
   kernel.consume([this](std::span<const std::byte> bytes) { losses_.unread(bytes); }, budget);
 }
 
-void RecordingLoop::write_end() {
+void RecordingLoop::begin_end() {
   if (OffCpu* off_cpu = parts_.sources.off_cpu.get()) {
     off_cpu->finish(parts_.follower.processes(), parts_.writer);
     losses_.wait_stacks = off_cpu->stacks_lost();
   }
-  parts_.follower.write_end(parts_.writer);
+  parts_.follower.begin_end(parts_.writer);
 }
+
+void RecordingLoop::write_end() { parts_.follower.write_end(parts_.writer); }
 
 void RecordingLoop::write_names() {
   for (auto& [pid, process] : parts_.follower.processes().all()) process.describe(parts_.writer);

@@ -41,10 +41,12 @@ class RecordingLoop {
   std::string run();
   // Everything is detached: the events that are still waiting, for a bounded time.
   void read_rest();
-  // The last rows, while the processes may still exist.
-  void write_end();
+  // The last rows, while the processes may still exist. Threads begin to read their memory.
+  void begin_end();
   // Names of what was seen. Needs nothing of the processes' memory, and may take a minute.
   void write_names();
+  // What the threads have read.
+  void write_end();
 
   // An error of writing in the loop.
   const Result<void>& written() const { return written_; }

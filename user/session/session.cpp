@@ -66,10 +66,11 @@ class LiveSession final : public Session {
     trailer_.end_ns = monotonic_ns();
     if (!machine.empty())
       writer.fact({.kind = writer.string("machine"), .body = writer.blob(machine)});
-    loop.write_end();
+    loop.begin_end();
     urgent.reset();
-    give_way();  // what follows needs nothing of the target's memory
+    give_way();  // what follows needs nothing of the target's memory, but for the threads that read it
     loop.write_names();
+    loop.write_end();
     for (std::string loss; !(loss = ReadLosses::of_program().take_note()).empty();)
       notes_.add(loss);
     trailer_.counters = named_counters(loop.counters());

@@ -137,13 +137,17 @@ void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns, bool
   // What compiles from now on may not be in it any more.
   if (now.history) history_is_old_ = false;
   generated_until_now_ = std::max(generated_until_now_, now.generated);
-  reading_ = std::async(std::launch::async, [python, now] {
+  begin_reading(python, now, false);
+}
+
+void TorchFacts::begin_reading(const PythonRuntime& python, Wanted wanted, bool urgent) {
+  reading_ = std::async(std::launch::async, [python, wanted, urgent] {
     keep_only_reading();
-    setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
+    if (!urgent) setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
     ProcessMemory memory(python.pid);
     RemoteObjects objects(memory, python.layout);
     objects.set_str_type(python.str_type);
-    return read(objects, python, now);
+    return read(objects, python, wanted);
   });
 }
 
@@ -152,10 +156,19 @@ void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& 
   take(read(objects, python, {.history = true}));
 }
 
+TorchFacts::Wanted TorchFacts::wanted_at_end() {
+  return {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time};
+}
+
+void TorchFacts::begin_at_end(const PythonRuntime& python) {
+  stop_reading();
+  begin_reading(python, wanted_at_end(), true);
+  reading_at_end_ = true;
+}
+
 void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python) {
   stop_reading();
-  take(read(objects, python,
-            {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time}));
+  if (!reading_at_end_) take(read(objects, python, wanted_at_end()));
 }
 
 void TorchFacts::stop_reading() {

@@ -41,7 +41,9 @@ class TorchFacts {
   void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
   // Waits for a reading that is under way. It ends soon where the process is gone.
   void stop_reading();
-  // Reads everything once more, if the process still lives.
+  // Reads everything once more, if the process still lives. With begin_at_end() a thread begins to, and the
+  // calling thread has time until refresh_at_end() for something else.
+  void begin_at_end(const PythonRuntime& python);
   void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python);
 
   // The history alone when the recording begins; that and the generated code when it ends.
@@ -65,6 +67,8 @@ class TorchFacts {
     std::uint64_t took_ns = 0;          // CPU, for the generated code
   };
   static Reading read(RemoteObjects& objects, const PythonRuntime& python, Wanted wanted);
+  static Wanted wanted_at_end();
+  void begin_reading(const PythonRuntime& python, Wanted wanted, bool urgent);
   Wanted wanted(std::uint64_t now_ns, bool compiling) const;
   void take(Reading reading);
   void take_history(std::optional<CompileHistory> found);
@@ -84,6 +88,7 @@ class TorchFacts {
   std::uint64_t last_compile_ns_ = 0;
   bool any_ended_ = false;
   std::future<Reading> reading_;
+  bool reading_at_end_ = false;  // `reading_` is that of begin_at_end()
 };
 
 }  // namespace dynprof
