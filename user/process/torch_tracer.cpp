@@ -295,28 +295,26 @@ std::uint64_t TorchTracer::tick(std::uint64_t now_ns, RecordingWriter& writer) {
   return facts_.note_due_ns();
 }
 
-bool TorchTracer::begin_finish(RecordingWriter& writer, bool in_thread) {
+bool TorchTracer::finish(RecordingWriter& writer, bool in_thread) {
   write_lines(writer);
   write_triton(writer);
+  finished_ = true;
   runs_ended(monotonic_ns(), writer);
   const bool compiling = may_compile();
   probes_.detach();
   annotations_.detach();
   if (auto process = watched(writer)) watch_.finish(*process, monotonic_ns());
   if (compiling) write_progress(kPatienceAtEnd, writer);
-  if (!in_thread || !has_torch()) return false;
-  facts_.begin_at_end(process_.python.runtime());
-  return true;
-}
-
-void TorchTracer::finish(RecordingWriter& writer) {
-  if (has_torch()) facts_.refresh_at_end(process_.python.objects(), process_.python.runtime());
-  facts_.write_at_end(process_.identity.pid(), writer);
+  if (!has_torch()) return false;
+  facts_.refresh_at_end(process_.python.objects(), process_.python.runtime(), in_thread);
+  return in_thread;
 }
 
 void TorchTracer::image_ended(RecordingWriter& writer) {
-  write_lines(writer);
-  write_triton(writer);
+  if (!finished_) {  // what was read since then is of a time after the recording
+    write_lines(writer);
+    write_triton(writer);
+  }
   facts_.stop_reading();
   facts_.write_at_end(process_.identity.pid(), writer);
 }

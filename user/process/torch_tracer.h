@@ -69,10 +69,10 @@ class TorchTracer {
   // UINT64_MAX: whenever.
   void begin(RecordingWriter& writer);
   std::uint64_t tick(std::uint64_t now_ns, RecordingWriter& writer);
-  // The end, in two steps. In the first a thread may begin what is read of the process's memory at the end; true: it did.
-  bool begin_finish(RecordingWriter& writer, bool in_thread);
-  void finish(RecordingWriter& writer);
-  // The process has ended, or runs another program now: writes what was read of the memory that is gone.
+  // The recording ends; image_ended() follows. What is left is read of the process's memory, by a thread that image_ended()
+  // waits for where `in_thread`; true: there is one.
+  bool finish(RecordingWriter& writer, bool in_thread);
+  // The process has ended, or runs another program now, or finish() was called: writes what was read of its memory.
   void image_ended(RecordingWriter& writer);
   // Writes its runs of compiled code, which were counted until then. Of every process that has ended or runs another
   // program: also of those whose image_ended() is not called, since finish() comes at the end of the recording.
@@ -108,6 +108,7 @@ class TorchTracer {
   TritonCompilations compilations_;
   std::map<pid_t, std::string> thread_names_;  // that are in the recording
   AnnotationProbes annotations_;
+  bool finished_ = false;  // finish() was called
 };
 
 }  // namespace dynprof

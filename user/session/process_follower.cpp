@@ -174,12 +174,12 @@ void ProcessFollower::begin_end(RecordingWriter& writer) {
       for (const std::string& what : process.tracer().lacks())
         notes_.add(fmt::format("{}: compiles come from the other sources", what));
     }
-    if (process.tracer().begin_finish(writer, threads < kMostEndThreads)) ++threads;
+    if (process.tracer().finish(writer, threads < kMostEndThreads)) ++threads;
   }
 }
 
 void ProcessFollower::write_end(RecordingWriter& writer) {
-  for (auto& [pid, process] : processes_.all()) process.tracer().finish(writer);
+  for (auto& [pid, process] : processes_.all()) process.tracer().image_ended(writer);
   for (auto& [pid, process] : processes_.all()) lives_.left(pid, writer);
 }
 

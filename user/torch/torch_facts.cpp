@@ -156,19 +156,14 @@ void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& 
   take(read(objects, python, {.history = true}));
 }
 
-TorchFacts::Wanted TorchFacts::wanted_at_end() {
-  return {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time};
-}
-
-void TorchFacts::begin_at_end(const PythonRuntime& python) {
+void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python,
+                                bool in_thread) {
   stop_reading();
-  begin_reading(python, wanted_at_end(), true);
-  reading_at_end_ = true;
-}
-
-void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python) {
-  stop_reading();
-  if (!reading_at_end_) take(read(objects, python, wanted_at_end()));
+  const Wanted all = {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time};
+  if (in_thread)
+    begin_reading(python, all, true);
+  else
+    take(read(objects, python, all));
 }
 
 void TorchFacts::stop_reading() {

@@ -41,10 +41,8 @@ class TorchFacts {
   void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
   // Waits for a reading that is under way. It ends soon where the process is gone.
   void stop_reading();
-  // Reads everything once more, if the process still lives. With begin_at_end() a thread begins to, and the
-  // calling thread has time until refresh_at_end() for something else.
-  void begin_at_end(const PythonRuntime& python);
-  void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python);
+  // Reads everything once more, if the process still lives; `in_thread`: stop_reading() comes back with it.
+  void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python, bool in_thread);
 
   // The history alone when the recording begins; that and the generated code when it ends.
   void write_at_attach(pid_t pid, RecordingWriter& writer) const;
@@ -67,7 +65,6 @@ class TorchFacts {
     std::uint64_t took_ns = 0;          // CPU, for the generated code
   };
   static Reading read(RemoteObjects& objects, const PythonRuntime& python, Wanted wanted);
-  static Wanted wanted_at_end();
   void begin_reading(const PythonRuntime& python, Wanted wanted, bool urgent);
   Wanted wanted(std::uint64_t now_ns, bool compiling) const;
   void take(Reading reading);
@@ -88,7 +85,6 @@ class TorchFacts {
   std::uint64_t last_compile_ns_ = 0;
   bool any_ended_ = false;
   std::future<Reading> reading_;
-  bool reading_at_end_ = false;  // `reading_` is that of begin_at_end()
 };
 
 }  // namespace dynprof
