@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import support
+from tmux_terminal import wait_until
 
 pytestmark = pytest.mark.pythons(last="3.15")
 
@@ -25,7 +26,7 @@ KEYS = (
     " subinterpreter_threads threads_left_out problems threads"
 ).split()
 THREAD_KEYS = "tid name comm state consistent compile waits_for_compile_lock frames truncated"
-COMPILE_KEYS = "trace_id attempt kind seconds phase torch_phases user_code_is user_code"
+COMPILE_KEYS = "trace_id attempt kind seconds phase torch_phases user_code_is user_code graph_node graph_nodes"
 FRAME_KEYS = "function file line first_line".split()
 
 
@@ -254,6 +255,36 @@ def stuck(venv_python, tmp_path_factory):
     finally:
         dynprof.close()
         target.kill()
+
+
+def test_the_node_that_is_lowered_and_whether_it_advances(dynprof, spawn, venv_python, tmp_path):
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    target = spawn([venv_python, STUCK, "lowering"], ready=None, env=cache)
+    truth = json.loads(target.wait_for(r"^at lowering (.*)", timeout=180).group(1))
+    settle(target.pid, running=0)
+    compile_ = dump(dynprof, target.pid)["threads"][0]["compile"]
+    assert (compile_["graph_node"], compile_["graph_nodes"]) == (truth["node"], truth["nodes"])
+    done = dynprof.run("dump", "-p", target.pid, "--every", "500ms", "-n", 3)
+    assert done.rc == 0, done
+    first, *later = re.split(r"(?m)^After (.*) s:$", done.out)
+    assert "GraphLowering.run_node" in first and "not advanced" not in first
+    assert [float(later[0]), float(later[2])] == pytest.approx([0.5, 1.0], abs=0.4)
+    for text in later[1::2]:
+        shown = re.sub(r"\s+", " ", text)
+        assert re.search(rf"compiling 0/0 .*; node {truth['node']} of {truth['nodes']} has not advanced for ", shown), text
+        assert "GraphLowering.run_node (" not in text
+    done = dynprof.run("dump", "-p", target.pid, "--every", "100ms", "-n", 2, "--json")
+    assert [json.loads(line)["pid"] for line in done.out.splitlines()] == [target.pid] * 2
+
+
+def test_again_until_the_process_ends(dynprof, spawn):
+    target = spawn(["/usr/bin/python3", "-c", "print('ready', flush=True); input()"])
+    run = dynprof.start("dump", "-p", target.pid, "--every", "100ms")
+    wait_until(lambda: "\nAfter " in run.out, "a second dump")
+    target.send("")
+    done = run.wait()
+    assert done.rc == 0 and f"process {target.pid} has ended" in done.err, done
+    assert "torch is not imported." in done.out
 
 
 def line_of(statement, after="", file=STUCK):

@@ -9,6 +9,7 @@
 #include "symbolizer/base/text.h"
 #include "tests/unit/target_fake_memory.h"
 #include "user/cli/cmd_dump.h"
+#include "user/cli/dump_again.h"
 #include "user/live/stack_reader.h"
 #include "user/target/snapshot_memory.h"
 
@@ -351,6 +352,48 @@ TEST(DumpText, SaysWhatIsCompiledAndWhere) {
       << text;
   EXPECT_NE(text.find("1 thread, 1 compiling"), std::string::npos) << text;
   EXPECT_EQ(text.find("moved"), std::string::npos);
+}
+
+TEST(DumpText, TheNodeThatIsLowered) {
+  ProcessDump dump = example();
+  EXPECT_TRUE(to_json(dump)["threads"][0]["compile"]["graph_node"].is_null());
+  dump.threads[0].graph = {12, 310};
+  EXPECT_NE(one_line_of(dump_text(dump)).find(" train.py:40 step; node 12 of 310\n"),
+            std::string::npos);
+  const nlohmann::ordered_json compile = to_json(dump)["threads"][0]["compile"];
+  EXPECT_EQ(compile["graph_node"], 12);
+  EXPECT_EQ(compile["graph_nodes"], 310);
+}
+
+TEST(DumpAgain, SaysForHowLongACompileHasNotAdvanced) {
+  ProcessDump dump = example();
+  dump.threads[0].graph = {12, 310};
+  ThreadDump& idle = dump.threads.emplace_back();
+  idle.tid = 4244;
+  DumpAgain again;
+  EXPECT_EQ(again.text(dump, 0), dump_text(dump));
+  dump.threads[0].compile->seconds = 17.34;
+  std::string text = one_line_of(again.text(dump, 5));
+  EXPECT_NE(text.find("for 17.3 s, in inductor"), std::string::npos) << text;
+  EXPECT_NE(text.find("node 12 of 310 has not advanced for 5.0 s"), std::string::npos) << text;
+  EXPECT_EQ(text.find("4244"), std::string::npos) << "it compiles nothing";
+  EXPECT_EQ(text.find("Node.visit"), std::string::npos) << "frames are in the first text alone";
+  EXPECT_NE(again.text(dump, 10).find("has not advanced for 10.0 s\n"), std::string::npos);
+  const auto advances = [&](double seconds) {
+    return again.text(dump, seconds).find("not advanced") == std::string::npos;
+  };
+  dump.threads[0].graph.node = 13;
+  EXPECT_TRUE(advances(15));
+  EXPECT_FALSE(advances(20));
+  dump.threads[0].user_code.lines.back().line = 18;
+  EXPECT_TRUE(advances(25));
+  dump.threads[0].consistent = false;
+  EXPECT_TRUE(advances(30)) << "it moved while it was read";
+  dump.threads.erase(dump.threads.begin());
+  EXPECT_EQ(again.text(dump, 35), "No thread compiles.\n");
+  dump.threads[0].waits_for_compile_lock = true;
+  EXPECT_TRUE(advances(40));
+  EXPECT_NE(again.text(dump, 45).find("waits for the compile lock"), std::string::npos);
 }
 
 TEST(DumpText, UnknownPartsAreLeftOut) {

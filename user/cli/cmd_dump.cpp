@@ -1,15 +1,21 @@
 // `dump`: where each thread of a process stands and what it compiles, at one moment.
 #include "user/cli/cmd_dump.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
+#include "user/cli/dump_again.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
+#include "user/cli/top_screen.h"
 #include "user/preflight/capabilities.h"
+#include "user/target/process.h"
 #include "user/target/state_word.h"
 
 namespace dynprof {
@@ -47,7 +53,7 @@ Json user_lines_json(const std::vector<UserLine>& lines) {
   return out;
 }
 
-Json compile_json(const CompileNow& compile, const UserCode& code) {
+Json compile_json(const CompileNow& compile, const UserCode& code, const GraphPosition& graph) {
   Json out;
   out["trace_id"] = is_valid(compile.id) ? Json(compile.id.text()) : Json(nullptr);
   out["attempt"] = compile.attempt >= 0 ? Json(compile.attempt) : Json(nullptr);
@@ -60,6 +66,8 @@ Json compile_json(const CompileNow& compile, const UserCode& code) {
   }
   out["user_code_is"] = code.use ? Json(line_use_text(*code.use)) : Json(nullptr);
   out["user_code"] = user_lines_json(code.lines);
+  out["graph_node"] = graph.node != 0 ? Json(graph.node) : Json(nullptr);
+  out["graph_nodes"] = graph.node != 0 ? Json(graph.count) : Json(nullptr);
   return out;
 }
 
@@ -70,7 +78,8 @@ Json thread_json(const ThreadDump& thread) {
   out["comm"] = backslash_escaped(thread.comm);
   out["state"] = state_word(thread.state);
   out["consistent"] = thread.consistent;
-  out["compile"] = thread.compile ? compile_json(*thread.compile, thread.user_code) : Json(nullptr);
+  out["compile"] = thread.compile ? compile_json(*thread.compile, thread.user_code, thread.graph)
+                                  : Json(nullptr);
   out["waits_for_compile_lock"] = thread.waits_for_compile_lock;
   out["frames"] = Json::array();
   for (const DumpFrame& frame : thread.frames) out["frames"].push_back(frame_json(frame));
@@ -102,18 +111,36 @@ Json to_json(const ProcessDump& dump) {
 }
 
 int run_dump(const CommandLine& line) {
+  using Clock = std::chrono::steady_clock;
+  const DumpOptions& options = line.dump;
   Terminal terminal(line.quiet);
   keep_only_reading();
-  auto dump = dump_process(line.dump.pid);
-  if (!dump) return fail(dump.error());
-  for (const std::string& problem : dump->problems) terminal.line("warning: " + problem);
-  const std::string text =
-      line.dump.json
-          ? to_json(*dump).dump(1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) +
-                "\n"
-          : dump_text(*dump);
-  if (auto printed = print_out(text); !printed) return fail(printed.error());
-  return 0;
+  if (options.every_ns != 0) catch_top_signals();
+  DumpAgain again;
+  const Clock::time_point began = Clock::now();
+  Clock::time_point next = began;
+  for (std::uint64_t i = 0;; ++i) {
+    auto dump = dump_process(options.pid);
+    if (!dump && i != 0 && has_ended(options.pid)) {
+      terminal.line(fmt::format("process {} has ended", options.pid));
+      return 0;
+    }
+    if (!dump) return fail(dump.error());
+    for (const std::string& problem : dump->problems) terminal.line("warning: " + problem);
+    const std::chrono::duration<double> seconds = Clock::now() - began;
+    std::string text = i == 0 ? "" : fmt::format("\nAfter {:.1f} s:\n", seconds.count());
+    if (options.json)
+      // One document, or one in each line.
+      text = to_json(*dump).dump(options.every_ns == 0 ? 1 : -1, ' ', true,
+                                 Json::error_handler_t::replace) +
+             "\n";
+    else
+      text += again.text(*dump, seconds.count());
+    if (auto printed = print_out(text); !printed) return fail(printed.error());
+    if (options.every_ns == 0 || i + 1 == options.iterations) return 0;
+    next = std::max(next + std::chrono::nanoseconds(options.every_ns), Clock::now());
+    if (wait_for_quit(next)) return 0;
+  }
 }
 
 }  // namespace dynprof

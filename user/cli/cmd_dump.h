@@ -14,6 +14,9 @@ inline constexpr std::size_t kDumpedThreads = 300;  // in text; JSON has all of 
 // Of each thread a header and its frames, leaf first; at most 100 columns.
 std::string dump_text(const ProcessDump& dump);
 
+// The header of a thread alone: what it is doing.
+std::string thread_header(const ThreadDump& thread, const ProcessDump& dump);
+
 // docs/reference/json-outputs.md has the shape.
 nlohmann::ordered_json to_json(const ProcessDump& dump);
 

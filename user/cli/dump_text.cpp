@@ -147,6 +147,8 @@ void append_header(std::string& out, const ThreadDump& thread, const ProcessDump
   }
   std::string user = user_text(thread.user_code);
   if (!user.empty()) what += "; " + user;
+  if (thread.graph.node != 0)
+    what += fmt::format("; node {} of {}", thread.graph.node, thread.graph.count);
   if (!what.empty()) text += ": " + what;
   if (!thread.consistent) text += " (moved while it was read)";
   append_wrapped(out, text);
@@ -189,6 +191,12 @@ void append_summary(std::string& out, const ProcessDump& dump) {
 }
 
 }  // namespace
+
+std::string thread_header(const ThreadDump& thread, const ProcessDump& dump) {
+  std::string out;
+  append_header(out, thread, dump);
+  return out;
+}
 
 std::string dump_text(const ProcessDump& dump) {
   std::string out;

@@ -36,7 +36,7 @@ struct RawOptions {
        no_direct_map = false;
   bool no_off_cpu = false;
   bool no_cmdlines = false;
-  std::string compiles_pid, dump_pid, top_pid, top_interval, doctor_pid;
+  std::string compiles_pid, dump_pid, dump_every, top_pid, top_interval, doctor_pid;
 };
 
 void add_user_code(CLI::App& verb, std::vector<std::string>& packages) {
@@ -206,6 +206,14 @@ void add_dump(CLI::App& app, CommandLine& line, RawOptions& raw) {
   CLI::App* verb = app.add_subcommand("dump", "show what each thread of a process is doing now");
   verb->add_option("-p,--pid", raw.dump_pid, "process to read")->required()->type_name("PID");
   verb->add_flag("--json", line.dump.json, "as JSON");
+  verb->add_option("--every", raw.dump_every,
+                   "again and again, with whether compiles have advanced: 5s; until Ctrl-C or the "
+                   "process ends")
+      ->type_name("TIME");
+  verb->add_option("-n,--iterations", line.dump.iterations, "stop after so many")
+      ->check(CLI::PositiveNumber)
+      ->needs("--every")
+      ->type_name("N");
   verb->footer("Reads the memory of the process, which is not stopped. Nothing is recorded.");
 }
 
@@ -225,17 +233,6 @@ void add_top(CLI::App& app, CommandLine& line, RawOptions& raw) {
   verb->footer(
       "Keys: h shows them, q quits.\nReads the memory of the process, which is not stopped. "
       "Nothing is recorded.");
-}
-
-Result<void> finish_top(CommandLine& line, const RawOptions& raw) {
-  ASSIGN_OR_RETURN(line.top.pid, one_pid(raw.top_pid, "top"));
-  if (raw.top_interval.empty()) return {};
-  ASSIGN_OR_RETURN(line.top.interval_ns, parse_duration(raw.top_interval));
-  constexpr std::uint64_t kShortest = 100'000'000, kLongest = 3'600'000'000'000;
-  if (line.top.interval_ns < kShortest || line.top.interval_ns > kLongest)
-    return usage_error(fmt::format("delay {} is not between 100ms and 1h", raw.top_interval),
-                       "for example -d 2s");
-  return {};
 }
 
 void add_doctor(CLI::App& app, CommandLine& line, RawOptions& raw) {
@@ -423,9 +420,15 @@ Result<CommandLine> parse_command_line(int argc, char** argv) {
   } else if (verb == "dump") {
     line.verb = Verb::kDump;
     ASSIGN_OR_RETURN(line.dump.pid, one_pid(raw.dump_pid, "dump"));
+    if (!raw.dump_every.empty()) {
+      ASSIGN_OR_RETURN(line.dump.every_ns, parse_interval(raw.dump_every, "--every"));
+    }
   } else if (verb == "top") {
     line.verb = Verb::kTop;
-    TRY(finish_top(line, raw));
+    ASSIGN_OR_RETURN(line.top.pid, one_pid(raw.top_pid, "top"));
+    if (!raw.top_interval.empty()) {
+      ASSIGN_OR_RETURN(line.top.interval_ns, parse_interval(raw.top_interval, "-d"));
+    }
   } else if (verb == "doctor") {
     line.verb = Verb::kDoctor;
     if (!raw.doctor_pid.empty()) {

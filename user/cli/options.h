@@ -67,6 +67,8 @@ struct CompilesOptions {
 struct DumpOptions {
   std::int32_t pid = 0;
   bool json = false;
+  std::uint64_t every_ns = 0;    // again and again; 0: once
+  std::uint64_t iterations = 0;  // 0: until interrupted or the process ends
 };
 
 struct TopOptions {
@@ -104,6 +106,8 @@ Result<CommandLine> parse_command_line(int argc, char** argv);
 
 // "30", "30s", "500ms", "2m", "1h": nanoseconds. "64M", "2G": bytes.
 Result<std::uint64_t> parse_duration(const std::string& text);
+// 100 ms to 1 h; `option` is named where it is not: "--every".
+Result<std::uint64_t> parse_interval(const std::string& text, const char* option);
 // --from, --to and --split, each "" where it was not given.
 struct WindowTexts {
   const std::string &from, &to, &split;

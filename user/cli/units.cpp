@@ -41,6 +41,15 @@ Result<std::uint64_t> parse_duration(const std::string& text) {
   return parse_with_units(text, kUnits, "duration", "for example -d 30s, -d 500ms or -d 2m");
 }
 
+Result<std::uint64_t> parse_interval(const std::string& text, const char* option) {
+  ASSIGN_OR_RETURN(const std::uint64_t interval_ns, parse_duration(text));
+  constexpr std::uint64_t kShortest = 100'000'000, kLongest = 3'600'000'000'000;
+  if (interval_ns < kShortest || interval_ns > kLongest)
+    return usage_error(fmt::format("{} {} is not between 100ms and 1h", option, text),
+                       fmt::format("for example {} 2s", option));
+  return interval_ns;
+}
+
 Result<void> finish_window(const WindowTexts& texts, ExportOptions& exports) {
   if (texts.from.empty() && texts.to.empty() && texts.split.empty()) return {};
   if (exports.format != "chrome")

@@ -22,7 +22,7 @@ constexpr auto kFirstLook = std::chrono::milliseconds(5);
 class Dumper {
  public:
   Dumper(RemoteMemory& memory, RemoteObjects& objects, const PythonRuntime& runtime)
-      : view_(memory, objects, runtime), torch_(view_), lock_(view_) {}
+      : view_(memory, objects, runtime), torch_(view_), lock_(view_), graphs_(view_) {}
 
   void read(ProcessDump& dump) {
     deadline_ = std::chrono::steady_clock::now() + kTimeToRead;
@@ -103,6 +103,9 @@ class Dumper {
     thread.consistent = moment.consistent;
     thread.compile = std::move(moment.compile);
     thread.user_code = std::move(moment.user_code);
+    thread.graph = {};
+    if (moment.consistent && thread.compile)
+      thread.graph = graphs_.of(moment.stack).value_or(GraphPosition());
     thread.frames.clear();
     for (const StackFrame& frame : moment.stack.frames) thread.frames.push_back(described(frame));
     thread.truncated = moment.stack.truncated;
@@ -131,6 +134,7 @@ class Dumper {
   TargetView view_;
   TorchReader torch_;
   CompileLock lock_;
+  GraphPositions graphs_;
   Deadline deadline_;
   std::unordered_map<std::uint64_t, pid_t> by_pthread_;
   std::map<pid_t, std::string> names_;

@@ -13,6 +13,7 @@
 #include "symbolizer/base/result.h"
 #include "symbolizer/recording/model.h"
 #include "user/live/compile_now.h"
+#include "user/live/graph_position.h"
 #include "user/live/user_code.h"
 
 namespace dynprof {
@@ -35,6 +36,7 @@ struct ThreadDump {
   bool consistent = true;  // false: it moved while it was read, what is shown may be a mixture
   std::optional<CompileNow> compile;
   UserCode user_code;
+  GraphPosition graph;  // of the graph that Inductor lowers; node 0: none, or not known
   bool waits_for_compile_lock = false;
 };
 
