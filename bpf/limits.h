@@ -38,7 +38,7 @@
  * and over how many seconds, above which those that only measure lengths are removed, and later all of them: a run of a
  * region takes four (one without lengths), one of a backward two (one), see docs/development/overhead.md. */
 #define DP_RUN_EVENTS_PER_SECOND 200
-#define DP_RUN_HITS_PER_SECOND 1500
+#define DP_RUN_HITS_PER_SECOND 1000
 #define DP_RUN_HITS_SECONDS 10
 /* Bytes of an annotation's name; record_functions that one thread may have open at once; and how many begins and ends
  * of annotations in a second are too many. A record_function counts as four, another range as two. */

@@ -13,7 +13,7 @@ JOB = support.REPO / "tests" / "programs" / "steady_job.py"
 
 # Hits of the probes in ten seconds above which less is counted (DP_RUN_HITS_PER_SECOND, DP_RUN_HITS_SECONDS). A run
 # of a region hits four of them; when lengths are not measured any more, one.
-HITS = 15_000
+HITS = 10_000
 
 
 class Run:
