@@ -126,7 +126,8 @@ def assert_refused(dynprof, directory, job, why):
     assert NOT_LOADED in done.err and why in done.err, done
     assert "libdynprof_cupti" not in Path(f"/proc/{job.pid}/maps").read_text()
     doctor = dynprof.run("doctor", "-p", job.pid)
-    assert "cannot be loaded" in doctor.out and why in doctor.out, doctor
+    assert "cannot be loaded" in doctor.out, doctor.out
+    assert why in doctor.out, doctor.out
 
 
 def test_remote_debugging_is_off(dynprof, spawn, tmp_path, interpreter):
@@ -152,6 +153,29 @@ def test_a_traced_process_is_refused(dynprof, spawn, tmp_path, venv_python):
     finally:
         tracer.terminate()
         tracer.wait()
+
+
+STOP_AND_HOLD = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+pid = int(sys.argv[1])
+SEIZE, INTERRUPT = 0x4206, 0x4207
+assert libc.ptrace(SEIZE, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+assert libc.ptrace(INTERRUPT, pid, None, None) == 0
+os.waitpid(pid, 0)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_its_tracer_has_stopped_is_refused(dynprof, spawn, tmp_path, venv_python):
+    """The reason is the tracer: SIGCONT would not let the process go on."""
+    job = start_job(spawn, venv_python, "--polls", library=False)
+    tracer = spawn([sys.executable, "-c", STOP_AND_HOLD, str(job.pid)], timeout=120)
+    try:
+        assert_refused(dynprof, tmp_path / "out", job, "another program traces process")
+    finally:  # first: while it lives, the job cannot be waited for
+        tracer.kill()
 
 
 def test_a_process_with_a_seccomp_filter_is_refused(dynprof, spawn, tmp_path, venv_python):

@@ -22,7 +22,8 @@ Result<PythonRuntime> find_python(pid_t pid) {
   if (python.layout.free_threaded)
     return error(fmt::format("process {} runs a free-threaded Python", pid));
   ASSIGN_OR_RETURN(const ProcessStat stat, read_process_stat(pid));
-  if (stat.state == 'T' || stat.state == 't')
+  if (stat.state == 't') return traced_error(pid);  // its tracer alone lets it go on
+  if (stat.state == 'T')
     return error(fmt::format("process {} is stopped", pid), fmt::format("kill -CONT {}", pid));
   // A pending call is made by Python's main thread, and has to be added by it (pending_call.h).
   const std::vector<pid_t> ids = namespace_ids(pid, pid);

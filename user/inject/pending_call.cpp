@@ -40,9 +40,7 @@ bool status_is(pid_t pid, const char* name, std::string_view expected) {
 
 // The state of the process, and of the thread, that such a call is not tried in.
 Result<void> check_process(pid_t pid) {
-  if (!status_is(pid, "TracerPid", "0"))
-    return error(fmt::format("another program traces process {} (a debugger, strace)", pid),
-                 "end it first");
+  if (!status_is(pid, "TracerPid", "0")) return traced_error(pid);
   if (!status_is(pid, "Seccomp", "0"))
     return error(
         fmt::format("process {} has a seccomp filter, which may end it at a system call", pid));
@@ -311,6 +309,11 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
 }
 
 }  // namespace
+
+Error traced_error(pid_t pid) {
+  return error(fmt::format("another program traces process {} (a debugger, strace)", pid),
+               "end it first");
+}
 
 Result<PendingFunctions> find_pending_functions(const PythonRuntime& python) {
   const pid_t pid = python.pid;

@@ -13,6 +13,9 @@
 
 namespace dynprof {
 
+// Why nothing is changed in a process that a debugger holds.
+Error traced_error(pid_t pid);
+
 // Functions in the process.
 struct PendingFunctions {
   std::uint64_t add_pending_call = 0, save_thread = 0, restore_thread = 0;  // of the interpreter
