@@ -18,6 +18,9 @@ namespace {
 // CUDA is mapped when torch is imported, the driver and the library when CUDA is first used.
 constexpr std::uint64_t kSoonNs = 100'000'000;
 constexpr std::uint64_t kLaterNs = 1'000'000'000;
+// A look takes some 20 us: all of them together 10 and 2 % of a CPU.
+constexpr std::uint64_t kSoonPerProcessNs = 200'000;
+constexpr std::uint64_t kLaterPerProcessNs = 1'000'000;
 constexpr unsigned kSoonLooks = 50;
 // So many looks apart all mappings are read: a library may have taken the place of one of the same size.
 constexpr unsigned kLooksWhole = 10;
@@ -80,7 +83,10 @@ void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
   Followed& process = followed(pid);
   if (process.failed || process.gpu.tier() == GpuTier::kLibrary || now_ns < process.next_look_ns)
     return;
-  process.next_look_ns = now_ns + (process.looks++ < kSoonLooks ? kSoonNs : kLaterNs);
+  const std::uint64_t apart_ns = process.looks++ < kSoonLooks
+                                     ? std::max(kSoonNs, processes_.size() * kSoonPerProcessNs)
+                                     : std::max(kLaterNs, processes_.size() * kLaterPerProcessNs);
+  process.next_look_ns = now_ns + apart_ns;
   // Executable memory that is not the program's own (VmLib, read before the mappings): a library adds to it. To read that
   // is far cheaper than to read all mappings of a process that uses torch.
   auto field = read_status_field(pid, "VmLib");

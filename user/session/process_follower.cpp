@@ -21,6 +21,8 @@ constexpr std::size_t kMostEndThreads = 4;  // each keeps pages of a process's m
 // Looking for Python and CUDA takes long where processes are many: events are read in between. All looks of
 // one round of the loop share this.
 constexpr std::uint64_t kLooksNs = 10'000'000;
+constexpr std::uint64_t kBetweenGpuLooksNs = 50'000'000;
+constexpr std::uint64_t kProblemsPerProcessNs = 100'000;  // of some 0.5 us each
 // ... and all looks before the first sample this; later ones come in the loop.
 constexpr std::uint64_t kFirstLooksNs = 1'000'000'000;
 
@@ -119,10 +121,12 @@ bool ProcessFollower::may_look_more() const {
 }
 
 void ProcessFollower::look_for_gpus(std::uint64_t now_ns, std::uint64_t until_ns) {
-  gpu_turns_.round(processes_.all(), [&](pid_t pid, FollowedProcess&) {
+  if (now_ns < next_gpu_looks_ns_) return;
+  const bool all = gpu_turns_.round(processes_.all(), [&](pid_t pid, FollowedProcess&) {
     sources_.gpu->look(pid, now_ns);
     return monotonic_ns() < until_ns;
   });
+  if (all) next_gpu_looks_ns_ = now_ns + kBetweenGpuLooksNs;
 }
 
 void ProcessFollower::write_begin(RecordingWriter& writer) {
@@ -146,8 +150,11 @@ void ProcessFollower::look_again(std::uint64_t now_ns, RecordingWriter& writer) 
     look_at(process, now_ns, writer);
     return monotonic_ns() - begin_ns < kLooksNs;
   });
-  for (auto& [pid, process] : processes_.all())
-    if (std::string problem = process.take_problem(); targets_.contains(pid)) notes_.add(problem);
+  if (now_ns >= next_problems_ns_) {
+    for (auto& [pid, process] : processes_.all())
+      if (std::string problem = process.take_problem(); targets_.contains(pid)) notes_.add(problem);
+    next_problems_ns_ = now_ns + processes_.all().size() * kProblemsPerProcessNs;
+  }
   if (sources_.native) notes_.add(sources_.native->take_problem());
   notes_.add(ReadLosses::of_program().take_note());
 }

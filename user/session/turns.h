@@ -10,15 +10,16 @@ template <class Key>
 class Turns {
  public:
   // Visits each element at most once; `visit(key, value)` returns false to end the round. Elements may be added
-  // meanwhile, but not removed.
+  // meanwhile, but not removed. Whether all were visited.
   template <class Map, class Visit>
-  void round(Map& map, const Visit& visit) {
+  bool round(Map& map, const Visit& visit) {
     auto at = map.upper_bound(last_);
     for (std::size_t left = map.size(); left > 0; --left, ++at) {
       if (at == map.end()) at = map.begin();
       last_ = at->first;
-      if (!visit(at->first, at->second)) return;
+      if (!visit(at->first, at->second)) return false;
     }
+    return true;
   }
 
  private:

@@ -167,17 +167,23 @@ void NativeMaps::clear_tables(std::span<const std::uint32_t> slots) {
 }
 
 Result<void> NativeMaps::make_ready(std::span<const std::uint32_t> slots) {
+  std::vector<std::uint32_t> empty;
   std::vector<UniqueFd> maps;
+  std::vector<std::unique_ptr<MappedArray>> arrays;
   for (std::uint32_t slot : slots) {
+    if (arrays_.contains(slot)) continue;
     ASSIGN_OR_RETURN(UniqueFd map,
                      make_array("native_mappings", sizeof(dp_native_mapping), kReadyMappings + 1));
-    auto array =
-        std::make_unique<MappedArray>(map.get(), (kReadyMappings + 1) * sizeof(dp_native_mapping));
-    if (!*array) return map_error("cannot map the memory of a BPF map", errno);
-    arrays_[slot] = {kReadyMappings, std::move(array)};
+    arrays.push_back(
+        std::make_unique<MappedArray>(map.get(), (kReadyMappings + 1) * sizeof(dp_native_mapping)));
+    if (!*arrays.back()) return map_error("cannot map the memory of a BPF map", errno);
+    empty.push_back(slot);
     maps.push_back(std::move(map));
   }
-  return put_into_slots(spaces_, slots, maps);
+  TRY(put_into_slots(spaces_, empty, maps));
+  for (std::size_t i = 0; i < empty.size(); ++i)
+    arrays_[empty[i]] = {kReadyMappings, std::move(arrays[i])};
+  return {};
 }
 
 Result<void> NativeMaps::set_space(std::uint32_t slot, std::uint32_t owner, std::uint64_t content,

@@ -57,7 +57,7 @@ class NativeMaps {
   // Kernel memory that a table takes.
   static std::size_t bytes_of(const UnwindTable& table);
 
-  // Puts empty arrays into these slots, for spaces of up to kReadyMappings.
+  // Puts empty arrays, for spaces of up to kReadyMappings, into those of these slots that have none.
   Result<void> make_ready(std::span<const std::uint32_t> slots);
   // `content` is a number, not 0, that no other content of any slot has had. In order of address; at
   // most DP_MAX_NATIVE_MAPPINGS.

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,7 +22,7 @@
 namespace dynprof {
 namespace {
 
-// Processes alive at once whose mappings are published without a wait.
+// Processes whose mappings are published without a wait, at the beginning and where many begin at once.
 constexpr std::size_t kReadySlots = 256;
 constexpr std::uint64_t kIdleCheckNs = 10'000'000'000;
 
@@ -146,11 +147,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
         const std::uint32_t slot = space->slot;
         later[slot].wanted = std::move(space);
       }
-      for (auto& [slot, entry] : later) {
-        if (!entry.wanted || monotonic_ns() < entry.not_before_ns) continue;
-        entry.not_before_ns = worker.look(*entry.wanted) + monotonic_ns();
-        entry.wanted.reset();
-      }
+      look_at(queue, worker, later);
       worker.take_tables();
       for (std::uint32_t slot : drops) {
         worker.drop(slot);
@@ -158,6 +155,25 @@ class ThreadedNativeUnwind final : public NativeUnwind {
       }
       worker.forget_idle();
       report(queue, worker, drops, later);
+    }
+  }
+
+  // Those that are due, until the end is asked for.
+  static void look_at(Queue& queue, NativeWorker& worker, std::map<std::uint32_t, Later>& later) {
+    const std::uint64_t now = monotonic_ns();
+    std::vector<std::uint32_t> due;
+    for (const auto& [slot, entry] : later)
+      if (entry.wanted && now >= entry.not_before_ns) due.push_back(slot);
+    for (std::size_t i = 0; i < due.size(); ++i) {
+      {
+        const std::lock_guard lock(queue.mutex);
+        if (queue.stop) return;
+      }
+      if (i % kReadySlots == 0)
+        worker.make_ready(std::span(due).subspan(i, std::min(kReadySlots, due.size() - i)));
+      Later& entry = later[due[i]];
+      entry.not_before_ns = worker.look(*entry.wanted) + monotonic_ns();
+      entry.wanted.reset();
     }
   }
 

@@ -136,7 +136,7 @@ void NativeWorker::forget_idle() {
 
 std::uint64_t NativeWorker::look(NativeSpace& space) {
   Published& known = spaces_[space.slot];
-  const std::uint64_t began = monotonic_ns();
+  const std::uint64_t began = clock_ns(CLOCK_THREAD_CPUTIME_ID);
   auto read = files_.read(space.pid);
   if (!read) return kSlowestNs;  // it is gone
   if (read->left_out || read->mappings.size() > DP_MAX_NATIVE_MAPPINGS)
@@ -150,7 +150,9 @@ std::uint64_t NativeWorker::look(NativeSpace& space) {
                     (fresh.mappings.empty() ||
                      std::memcmp(fresh.mappings.data(), known.mappings.data(),
                                  fresh.mappings.size() * sizeof(dp_native_mapping)) == 0);
-  const std::uint64_t soon = std::max(kSoonNs, 10 * (monotonic_ns() - began));
+  // At most a tenth of a CPU. By CPU time: where CPUs are busy, a reading takes far longer by the clock, and new
+  // programs are not known for as long.
+  const std::uint64_t soon = std::max(kSoonNs, 10 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - began));
   fresh.backoff_ns = same ? std::min(known.backoff_ns * 2, kSlowestNs) : soon;
   if (!same) {
     auto set = maps_.set_space(space.slot, space.owner, next_content_++, fresh.mappings);

@@ -24,7 +24,7 @@ class NativeWorker {
   NativeWorker(NativeMaps maps, unsigned threads, TableCache* cache, std::uint64_t table_bytes)
       : maps_(std::move(maps)), pool_(threads, cache, accounts_), max_bytes_(table_bytes) {}
 
-  // Slots for spaces that can be published at once.
+  // Makes these slots such that their spaces can be published at once; those that are so already are left.
   void make_ready(std::span<const std::uint32_t> slots);
 
   // Reads the mappings of a space and publishes what changed. When they are to be read again at the
