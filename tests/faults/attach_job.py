@@ -6,6 +6,8 @@ What its main thread does, until a byte comes from FD (`input`: until a line com
   malloc     allocates, beside four threads that do so without a pause
   gc         makes cycles and collects them
   lock       waits for a lock that it gets three times a second
+  join       waits for a lock until the end, beside a thread that computes
+  locked     holds the mutex of the GIL for its first second, beside such a thread
   c          is in C for a second, without the GIL
   registers  makes system calls across which every register is compared
   input      waits in input()
@@ -14,6 +16,7 @@ What its main thread does, until a byte comes from FD (`input`: until a line com
 Prints `ready`, and in the end `done` with the number of wrong results; exits with 3.
 """
 
+import contextlib
 import ctypes
 import gc
 import json
@@ -41,6 +44,8 @@ class Target:
     def await_end(self, stop):
         os.read(stop, 1)
         self.ended = True
+        with contextlib.suppress(AttributeError):
+            self.end_lock.release()
 
     def compute(self):
         self.wrong += sum(range(5000)) != 12497500
@@ -76,6 +81,39 @@ class Target:
     def work_lock(self):
         self.lock.acquire()
         self.wrong += not self.lock.locked()
+
+    def begin_computing(self):
+        def compute():
+            while True:
+                sum(range(1000))
+
+        threading.Thread(target=compute, daemon=True).start()
+
+    def begin_join(self):
+        self.end_lock = threading.Lock()
+        self.end_lock.acquire()
+        self.begin_computing()
+
+    def work_join(self):
+        self.end_lock.acquire()
+
+    def begin_locked(self):
+        """As a thread does that releases the GIL. _Py_DebugOffsets tells where the interpreter has its GIL."""
+        self.begin_computing()
+        python = ctypes.pythonapi
+        runtime = ctypes.addressof(ctypes.c_char.in_dll(python, "_PyRuntime"))
+        number = 14 if sys.version_info < (3, 14) else 15
+        offset = ctypes.c_uint64.from_address(runtime + number * 8).value
+        python.PyInterpreterState_Get.restype = ctypes.c_void_p
+        gil = ctypes.c_uint64.from_address(python.PyInterpreterState_Get() + offset).value
+        self.mutex = ctypes.c_void_p(gil + 0x50)
+        self.held = False
+
+    def work_locked(self):
+        if not self.held:  # not before all threads have been started
+            self.native.hold(self.mutex, 1000)
+            self.held = True
+        time.sleep(0.001)
 
     def work_c(self):
         self.native.busy(1000)

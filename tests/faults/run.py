@@ -61,7 +61,7 @@ def rows_of(suite, options, folder, stack):
     elif suite == "attach":
         times = options.times or (3 if options.short else 200)
         for python in attach.pythons():
-            for kind in attach.KINDS:
+            for kind in (kind for kind in attach.KINDS if attach.is_for(python, kind)):
                 yield f"attach: {python} {kind}", lambda python=python, kind=kind: attach.run(
                     python, kind, times, folder / "attach", options.seed
                 )

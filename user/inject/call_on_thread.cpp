@@ -255,6 +255,8 @@ class Tracer {
                                   registers.r9,     registers.r8,  registers.rax, registers.rcx,
                                   registers.rdx,    registers.rsi, registers.rdi, registers.rip,
                                   registers.eflags, registers.rsp};
+    if (entry_.locks_free && !entry_.locks_free())
+      return let_go("may hold a lock of its interpreter");
     if (!entry_.store(saved)) {
       resume(PTRACE_DETACH);
       return failed(error(fmt::format("cannot write to the code of process {}", entry_.process)));

@@ -23,6 +23,9 @@ struct ThreadEntry {
   std::vector<AddressRange> functions, libraries;
   // Whether the process is still the one that was prepared.
   std::function<bool()> unchanged;
+  // Whether no lock is held that the code takes; may be empty: it takes none that a thread could hold there. Called
+  // while the thread is stopped.
+  std::function<bool()> locks_free;
   // Takes the registers with which the thread will go on. Called while it is stopped: one write and nothing
   // else, since every access to the memory of a process waits for its threads that map memory.
   std::function<bool(const SavedRegisters& saved)> store;

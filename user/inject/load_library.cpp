@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "user/inject/pending_call.h"
@@ -40,8 +41,13 @@ Result<PythonRuntime> find_python(pid_t pid) {
 
 Result<Loaded> load_into_python(pid_t pid, const std::string& library, const LoadLimits& limits) {
   ASSIGN_OR_RETURN(const PythonRuntime python, find_python(pid));
-  return has_script_interface(python) ? load_by_script(python, library, limits)
-                                      : load_by_pending_call(python, library, limits);
+  if (!has_script_interface(python)) return load_by_pending_call(python, library, limits);
+  auto loaded = load_by_script(python, library, limits);
+  if (loaded || loaded.error().errno_value != ETIMEDOUT) return loaded;
+  // Another thread may run Python.
+  const auto functions = find_pending_functions(python);
+  if (!functions || functions->add_for_any_thread == 0) return loaded;
+  return load_by_pending_call(python, library, limits);
 }
 
 Result<std::string> can_load_into_python(pid_t pid) {

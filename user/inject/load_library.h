@@ -1,8 +1,10 @@
 // Loads libdynprof_cupti.so into a CPython that runs, at a safe point of its interpreter. Only on request: it
 // runs code inside a process that did not ask for it.
 //
-//   3.14 and later  the interpreter's own interface (remote_script.h); the process is not stopped
-//   3.10 to 3.13    a pending call (pending_call.h); one thread is stopped for less than a millisecond
+//   3.14 and later  the interpreter's own interface (remote_script.h), which is of the main thread; the process is not
+//                   stopped. Where the main thread runs no Python: as 3.12
+//   3.12, 3.13      a pending call of any thread (pending_call.h); the main thread is stopped for less than a millisecond
+//   3.10, 3.11      a pending call of the main thread; it is stopped for less than a millisecond
 #pragma once
 
 #include <sys/types.h>

@@ -248,7 +248,9 @@ Result<PendingData> prepare_data(const PythonRuntime& python, const PendingFunct
     return errno_error("getrandom");
   data.base = *base;
   data.process = static_cast<std::uint32_t>(namespace_ids(python.pid, python.pid).back());
-  data.add_pending_call = functions.add_pending_call;
+  const bool any_thread = functions.add_for_any_thread != 0;
+  data.add_pending_call = any_thread ? functions.add_for_any_thread : functions.add_pending_call;
+  data.interpreter = any_thread ? python.main_interpreter : 0;
   data.save_thread = functions.save_thread;
   data.restore_thread = functions.restore_thread;
   data.dlopen = functions.dlopen;
@@ -261,6 +263,15 @@ Result<PendingData> prepare_data(const PythonRuntime& python, const PendingFunct
         fmt::format("the path {} is longer than {} bytes", library, sizeof data.library - 1));
   std::memcpy(data.library, library.c_str(), library.size() + 1);
   return data;
+}
+
+// The word of _gil_runtime_state.mutex, a pthread_mutex_t, of CPython 3.13 to 3.15: 0 while no thread holds it. Behind
+// interval, last_holder, locked, switch_number and cond.
+constexpr std::uint64_t kGilMutex = 0x50;
+
+bool gil_mutex_is_free(ProcessMemory& memory, const PythonRuntime& python) {
+  const auto gil = memory.read_pointer(python.main_interpreter + python.layout.interpreter_gil);
+  return gil && memory.read<std::uint32_t>(*gil + kGilMutex) == 0;
 }
 
 // Makes the main thread add the call; how long it was stopped for that.
@@ -277,6 +288,11 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
     return memory.read(padding.address(), there) &&
            std::equal(there.begin(), there.end(), stub.begin());
   };
+  // From CPython 3.13 on the thread that holds the GIL is told of a call for any thread, under a mutex of the GIL. The
+  // thread that is stopped may hold that: it wakes another one under it when it releases the GIL.
+  std::function<bool()> locks_free;
+  if (data.interpreter != 0 && python.layout.interpreter_gil != 0)
+    locks_free = [&] { return gil_mutex_is_free(memory, python); };
   const auto store = [&](const SavedRegisters& saved) {
     const std::uint64_t place = pending_data_offset() + offsetof(PendingData, saved);
     return padding.write(place, std::as_bytes(std::span(&saved, 1))).has_value();
@@ -288,6 +304,7 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
                                .functions = functions.functions,
                                .libraries = functions.libraries,
                                .unchanged = unchanged,
+                               .locks_free = locks_free,
                                .store = store,
                                .passed = [&] { return watch.see_in_page(); }},
                               limits.safe_point, limits.stop_requested));
@@ -320,6 +337,7 @@ Result<PendingFunctions> find_pending_functions(const PythonRuntime& python) {
   TRY(check_process(pid));
   constexpr std::array kInterpreter = {
       Wanted{"Py_AddPendingCall", &PendingFunctions::add_pending_call},
+      Wanted{"_PyEval_AddPendingCall", &PendingFunctions::add_for_any_thread},
       Wanted{"PyEval_SaveThread", &PendingFunctions::save_thread},
       Wanted{"PyEval_RestoreThread", &PendingFunctions::restore_thread}};
   constexpr std::array kGlibc = {
@@ -345,6 +363,8 @@ Result<PendingFunctions> find_pending_functions(const PythonRuntime& python) {
   if (found.add_pending_call == 0 || found.save_thread == 0 || found.restore_thread == 0)
     return error(
         fmt::format("{} of process {} does not export Py_AddPendingCall", python.image_path, pid));
+  // Before 3.12 it has other arguments.
+  if (python.layout.python < python_version(3, 12)) found.add_for_any_thread = 0;
   found.functions = find_interruptible(pid, mappings, python.image_path, budget);
   for (const Mapping& mapping : mappings)
     if (is_apart(mapping) && mapping.path != python.image_path)
@@ -397,8 +417,10 @@ Result<Loaded> load_by_pending_call(const PythonRuntime& python, const std::stri
     if (stop) return error("stopped while the library was being loaded");
     if (watch.state() == PendingState::kLoading)
       return error(fmt::format("the loader of process {} did not end in time", pid));
-    return error(fmt::format("the main thread of process {} ran no Python code for {} ms", pid,
-                             limits.safe_point.count()));
+    return no_safe_point(data.interpreter != 0
+                             ? fmt::format("process {} ran no Python code", pid)
+                             : fmt::format("the main thread of process {} ran no Python code", pid),
+                         limits);
   }
 }
 

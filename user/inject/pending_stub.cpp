@@ -35,8 +35,9 @@ asm(R"(
   .set D_RIP, D_SAVED + 15 * 8
   .set D_FLAGS, D_SAVED + 16 * 8
   .set D_RSP, D_SAVED + 17 * 8
-  .set D_FUNCTION, 232
-  .set D_LIBRARY, 256
+  .set D_INTERPRETER, 232
+  .set D_FUNCTION, 240
+  .set D_LIBRARY, 264
   .set D_ERROR, 768
   .set D_SEEN, 1008
   .set D_XSAVE, 1024
@@ -119,6 +120,14 @@ dynprof_stub_page:
   xsave64 D_XSAVE(%rbx)
   lea 3f(%rip), %rdi
   mov %rbx, %rsi
+  mov D_INTERPRETER(%rbx), %rax
+  test %rax, %rax
+  jz 11f
+  mov %rsi, %rdx
+  mov %rdi, %rsi
+  mov %rax, %rdi
+  xor %ecx, %ecx               # not the main thread alone
+11:
   call *D_ADD(%rbx)
   mov $2, %ecx
   mov $3, %edx

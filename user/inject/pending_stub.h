@@ -50,8 +50,11 @@ struct PendingData {
   std::uint32_t copied;   // bytes of this that are filled in
   std::uint64_t add_pending_call, dlopen, dlsym, dlerror, munmap, save_thread, restore_thread;
   SavedRegisters saved;
+  // Its first argument, then the function, this, and 0: any thread may make the call. 0: add_pending_call takes the
+  // function and this alone.
+  std::uint64_t interpreter;
   char function[24];
-  char library[512];
+  char library[504];
   // Not copied.
   char error[240];
   std::uint32_t seen;  // this program knows that the padding is not used any more
@@ -60,8 +63,9 @@ struct PendingData {
 static_assert(offsetof(PendingData, seen) == 1008 && offsetof(PendingData, state) == 16 &&
               offsetof(PendingData, process) == 24 &&
               offsetof(PendingData, add_pending_call) == 32 && offsetof(PendingData, saved) == 88 &&
-              offsetof(PendingData, function) == 232 && offsetof(PendingData, library) == 256 &&
-              offsetof(PendingData, error) == 768 && sizeof(PendingData) == 1024);
+              offsetof(PendingData, interpreter) == 232 && offsetof(PendingData, function) == 240 &&
+              offsetof(PendingData, library) == 264 && offsetof(PendingData, error) == 768 &&
+              sizeof(PendingData) == 1024);
 
 // All three parts. `data` is copied up to the end of the library's path.
 std::vector<std::byte> pending_stub(const PendingData& data);

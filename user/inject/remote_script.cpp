@@ -245,8 +245,8 @@ Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& li
       if (read_result(result.get()) == kLoadedWord)
         return Loaded{.how = "by its interpreter's remote debugging interface"};
       if (stop) return error("stopped while the library was being loaded");
-      return error(fmt::format("the main thread of process {} ran no Python code for {} ms", pid,
-                               limits.safe_point.count()));
+      return no_safe_point(fmt::format("the main thread of process {} ran no Python code", pid),
+                           limits);
     }
     std::this_thread::sleep_for(kPoll);
   }

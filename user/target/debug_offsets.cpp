@@ -100,7 +100,9 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   if (since_314) in.skip(1);  // threads_main
   in.skip(1);                 // gc
   t.interpreter_modules = in.field("imports_modules", size, 8);
-  in.skip(7);                 // sysdict, builtins, ceval_gil, gil_runtime_state and three of its
+  in.skip(2);  // sysdict, builtins
+  t.interpreter_gil = in.field("ceval_gil", size, 8);
+  in.skip(4);                 // gil_runtime_state and three of its
   if (since_314) in.skip(2);  // code_object_generation, tlbc_generation
 
   size = in.size("PyThreadState", 1U << 16);

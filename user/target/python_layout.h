@@ -27,6 +27,7 @@ struct PythonLayout {
   std::uint32_t interpreter_threads_head = 0;
   std::uint32_t interpreter_id = 0;
   std::uint32_t interpreter_modules = 0;  // the dict sys.modules
+  std::uint32_t interpreter_gil = 0;      // ceval.gil, a pointer; 0: not known, before 3.13
   std::uint32_t tstate_next = 8;
   std::uint32_t tstate_native_thread_id = 0;  // 0: none (3.10)
   std::uint32_t tstate_dict = 0;

@@ -48,6 +48,15 @@ long busy(long milliseconds) {
   return sum;
 }
 
+/* Makes system calls while it holds the mutex. */
+void hold(pthread_mutex_t* mutex, long milliseconds) {
+  const struct timespec moment = {0, 1000000};
+  const uint64_t until = now_ns() + (uint64_t)milliseconds * 1000000u;
+  pthread_mutex_lock(mutex);
+  while (now_ns() < until) nanosleep(&moment, 0);
+  pthread_mutex_unlock(mutex);
+}
+
 /* ---- registers ---- */
 
 struct registers {
