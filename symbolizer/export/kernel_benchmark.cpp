@@ -95,7 +95,7 @@ def main(path, names):
         if kernel.again is None:
             sys.exit(f"error: {path} does not run {name} with these inputs\nhint: index.md says how often it does")
         ms, gigabytes = kernel.milliseconds(), kernel.gigabytes()
-        print(f"{name}: {ms:.3f}ms    {gigabytes:.3f}GB    {gigabytes / (ms / 1e3):.2f}GB/s")
+        print(f"{name}: {ms:.6f}ms    {gigabytes:.6f}GB    {gigabytes / (ms / 1e3):.2f}GB/s")
 
 
 if __name__ == "__main__":
