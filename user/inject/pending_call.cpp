@@ -363,8 +363,11 @@ Result<PendingFunctions> find_pending_functions(const PythonRuntime& python) {
   if (found.add_pending_call == 0 || found.save_thread == 0 || found.restore_thread == 0)
     return error(
         fmt::format("{} of process {} does not export Py_AddPendingCall", python.image_path, pid));
-  // Before 3.12 it has other arguments.
-  if (python.layout.python < python_version(3, 12)) found.add_for_any_thread = 0;
+  // Before 3.12 it has other arguments; from 3.13 on it takes a mutex that has to be found (add_call).
+  const std::uint16_t version = python.layout.python;
+  if (version < python_version(3, 12) ||
+      (version >= python_version(3, 13) && python.layout.interpreter_gil == 0))
+    found.add_for_any_thread = 0;
   found.functions = find_interruptible(pid, mappings, python.image_path, budget);
   for (const Mapping& mapping : mappings)
     if (is_apart(mapping) && mapping.path != python.image_path)
