@@ -9,8 +9,8 @@
     history    a process that compiles all the time, for longer and longer
 
 A row: until it samples; our CPU time then, per second; what the end took; peak memory; bytes; lost things. The last
-columns compare the CPU time of our process with the row above: "x2" where there is twice as much of what the table is
-about, "CPU x2" where our own CPU time is twice as much.
+column compares with the row above: "x2" where there is twice as much of what the table is about, "own CPU x2" where our
+own CPU time is twice as much.
 """
 
 import argparse
@@ -28,14 +28,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import support  # noqa: E402
-
-TICK = os.sysconf("SC_CLK_TCK")
-# Threads that know nothing of Python, in a process of Python: others are not recorded by themselves.
-CALLER = """
-import ctypes, sys
-words = [word.encode() for word in sys.argv[1:]]
-ctypes.CDLL(sys.argv[1]).main(len(words), (ctypes.c_char_p * len(words))(*words))
-"""
+from bench_cost import cpu_seconds  # noqa: E402
+from bench_offcpu import CALLER  # noqa: E402
 
 
 class Row(NamedTuple):
@@ -51,11 +45,6 @@ class Row(NamedTuple):
     size: int  # bytes of the recording
     samples: int
     lost: dict
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def recorded(amount, name, options, work):
@@ -128,22 +117,21 @@ def samples(seconds):
         target.kill()
 
 
-def threads(seconds):
-    for number in (1250, 2500, 5000, 10_000):
-        target = job("threads", number)
+def sizes(mode, numbers, options, seconds):
+    for number in numbers:
+        target = job(mode, number)
         try:
-            yield recorded(number, f"{number:,} threads", ["-F", 99, "-p", target.pid], lambda: time.sleep(seconds))
+            yield recorded(number, f"{number:,} {mode}", ["-F", 99, *options(target)], lambda: time.sleep(seconds))
         finally:
             target.kill()
+
+
+def threads(seconds):
+    return sizes("threads", (1250, 2500, 5000, 10_000), lambda target: ["-p", target.pid], seconds)
 
 
 def processes(seconds):
-    for number in (625, 1250, 2500, 5000):
-        target = job("processes", number)
-        try:
-            yield recorded(number, f"{number:,} processes", ["-F", 99, "--all"], lambda: time.sleep(seconds))
-        finally:
-            target.kill()
+    return sizes("processes", (625, 1250, 2500, 5000), lambda target: ["--all"], seconds)
 
 
 def switches(seconds):
