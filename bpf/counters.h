@@ -73,7 +73,9 @@
   DP_COUNTER(INLINE_LATE, "inline_late",                                                           \
              "times Dynamo began to trace before user functions were counted")                     \
   DP_COUNTER(MALFORMED_EVENT, "malformed_event", "malformed events")                               \
-  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts could not be merged")
+  DP_COUNTER(UNMERGED, "unmerged", "stacks whose native and Python parts could not be merged")     \
+  DP_COUNTER(GPU_STACK_MISSING, "gpu_stack_missing",                                               \
+             "GPU launches without a stack: it came with an earlier one, which was lost")
 
 enum dp_counter {
 #define DP_COUNTER_ID(id, name, sentence) DP_COUNT_##id,

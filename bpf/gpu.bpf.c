@@ -3,8 +3,9 @@
  * CUDA, by uprobes on CUDA itself. The programs read arguments from fixed registers; user space checks in the
  * notes of the library that they are there, and attaches to no other build.
  *
- * A launch brings the Python stack of its thread, walked as in sampler.bpf.c. Unlike a sample a probe
- * runs in process context and may be preempted, so its scratch is claimed, not just per CPU. */
+ * A launch brings the Python stack of its thread, walked as in sampler.bpf.c, or the number of one that was sent before
+ * (launch_memo.bpf.h). Unlike a sample a probe runs in process context and may be preempted, so its scratch is claimed,
+ * not just per CPU. */
 #define DP_NO_DIRECT_MAP /* it runs with interrupts on */
 
 #include <linux/bpf.h>
@@ -18,6 +19,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/gpu_events.h"
+#include "bpf/launch_memo.bpf.h"
 #include "bpf/torch_state.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -35,6 +37,7 @@ struct launch {
   __u32 owner;
   __u32 pad;
   __u64 function; /* of the program, that stands for the kernel; 0: not known */
+  __u64 number;   /* of the stack; 0: it has none */
   struct walk walk;
 };
 struct {
@@ -84,8 +87,8 @@ static __always_inline struct launch* claimed(__u32 tid) {
   return 0;
 }
 
-/* Torch's reported state of the thread, behind the frames; then the function that stands for the kernel. Returns
- * their bytes. */
+/* Torch's reported state of the thread, behind the frames; then the function that stands for the kernel and the number
+ * of the stack. Returns their bytes. */
 static __always_inline __u32 append_tail(struct launch* launch) {
   struct walk* walk = &launch->walk;
   __u32 tid = walk->sample.header.tid;
@@ -94,35 +97,47 @@ static __always_inline __u32 append_tail(struct launch* launch) {
   if (frames > DP_MAX_PYTHON_FRAMES) return 0; /* for the verifier */
   __u64* to = (__u64*)((__u8*)walk->frames + frames * sizeof(struct dp_frame));
   __u32 bytes = 0;
-  if (thread && thread->pid == walk->sample.header.pid) {
+  bool sent_before = launch->number && !frames;
+  if (thread && thread->pid == walk->sample.header.pid && !sent_before) {
     read_torch_ids(&walk->process, thread, &walk->torch.state);
     const __u64* from = (const __u64*)&walk->torch.state;
     for (int i = 0; i < (int)(sizeof(walk->torch.state) / 8); i++) to[i] = from[i];
     walk->sample.flags |= DP_SAMPLE_TORCH;
     bytes = sizeof(walk->torch.state);
   }
-  if (!launch->function) return bytes;
-  if (bytes)
-    to[sizeof(walk->torch.state) / 8] = launch->function;
-  else
-    to[0] = launch->function;
-  walk->sample.flags |= DP_SAMPLE_GPU_STUB;
+  if (bytes) to += sizeof(walk->torch.state) / 8;
+  __u64 first = launch->function ? launch->function : launch->number;
+  if (!first) return bytes;
+  to[0] = first;
+  to[1] = launch->number;
   walk->sample.native_count = 1;
-  return bytes + 8;
+  if (launch->function) walk->sample.flags |= DP_SAMPLE_GPU_STUB;
+  if (!launch->number) return bytes + 8;
+  walk->sample.flags |= DP_SAMPLE_GPU_STACK_NUMBER;
+  if (!launch->function) return bytes + 8;
+  walk->sample.native_count = 2;
+  return bytes + 16;
 }
 
-static __always_inline void send_launch(struct launch* launch) {
+/* False: it could not be sent. */
+static __always_inline bool send_launch(struct launch* launch) {
   struct walk* walk = &launch->walk;
   __u32 tail_bytes = append_tail(launch);
   __u32 frames = walk->sample.frame_count;
-  if (frames <= DP_MAX_PYTHON_FRAMES && tail_bytes <= sizeof(struct dp_torch_state) + 8) {
+  bool sent = false;
+  if (frames <= DP_MAX_PYTHON_FRAMES && tail_bytes <= sizeof(struct dp_torch_state) + 16) {
     __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) + tail_bytes;
     walk->sample.header.size = size;
     __u64 flags = wake_flags(walk->sample.flags & DP_SAMPLE_NEW_CODE);
     asm volatile("" : "+r"(size)); /* as in sampler.bpf.c */
-    if (size <= DP_MAX_SAMPLE_BYTES && bpf_ringbuf_output(&gpu_events, &walk->sample, size, flags))
-      count(DP_COUNT_GPU_LAUNCH_LOST);
+    sent = size <= DP_MAX_SAMPLE_BYTES &&
+           bpf_ringbuf_output(&gpu_events, &walk->sample, size, flags) == 0;
+    if (!sent) count(DP_COUNT_GPU_LAUNCH_LOST);
   }
+  return sent;
+}
+
+static __always_inline void give_back(struct launch* launch) {
   __sync_lock_test_and_set(&launch->owner, 0);
 }
 
@@ -139,8 +154,21 @@ int walk_launch(struct pt_regs* ctx) {
     walk->sample.flags |= DP_SAMPLE_TRUNCATED;
     count(DP_COUNT_TRUNCATED);
   }
-  identify_frames(walk);
-  send_launch(launch);
+  struct launch_place place = {};
+  find_place(walk, hash_frames(walk), &place);
+  bool known = is_known(&place, walk->sample.header.pid);
+  if (known) {
+    walk->sample.frame_count = 0;
+  } else {
+    identify_frames(walk);
+    if (place.site) give_number(&place);
+  }
+  if (place.site) launch->number = place_number(&place, walk->sample.header.tid);
+  bool sent = send_launch(launch);
+  /* Not while user space has to read a code object: it may be gone soon. */
+  if (place.site && !known && sent && !(walk->sample.flags & DP_SAMPLE_NEW_CODE))
+    remember_place(&place);
+  give_back(launch);
   return 0;
 }
 
@@ -158,12 +186,14 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
   }
   struct walk* walk = &launch->walk;
   launch->function = function;
+  launch->number = 0;
   begin_walk(walk, process, DP_EVENT_GPU_LAUNCH, pid_tgid, start_ns);
   walk->sample.gpu_call = call << 32 | (__u32)correlation;
   walk->sample.flags = flags;
   walk->sample.reason = find_top_frame(walk);
   if (walk->sample.reason == DP_COUNT_SAMPLES) bpf_tail_call(ctx, &gpu_tails, 0);
   send_launch(launch);
+  give_back(launch);
   return 0;
 }
 

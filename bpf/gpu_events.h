@@ -10,7 +10,7 @@
 /* Behind those of enum dp_event_kind, with room between. */
 enum dp_gpu_event_kind {
   /* struct dp_sample with frames and, where torch's thread-locals are known, a dp_torch_state without
-   * phases. `gpu_call` is call << 32 | correlation, and the time is when the library saw the call begin. */
+   * phases, then addresses (see below). `gpu_call` is call << 32 | correlation, and the time is when the library saw the call begin. */
   DP_EVENT_GPU_LAUNCH = 32,
   DP_EVENT_GPU_BATCH = 33,  /* struct dp_gpu_bytes */
   DP_EVENT_GPU_NAME = 34,   /* struct dp_gpu_bytes */
@@ -26,6 +26,12 @@ enum dp_gpu_event_kind {
 /* In the flags of a launch: one native address follows, of the function in the program that stands for
  * the kernel. With BARE the lower half of `gpu_call` is the lower half of the stack pointer. */
 #define DP_SAMPLE_GPU_STUB 0x4000u
+
+/* In the flags of a launch: behind that address follows the number of its stack. With frames, the number stands for
+ * them from here on; without, they are those that came with the number before. */
+#define DP_SAMPLE_GPU_STACK_NUMBER 0x8000u
+#define DP_LAUNCH_STACK_NUMBER(memo, site, version) \
+  ((__u64)(memo) << 48 | (__u64)(site) << 32 | (__u32)(version))
 
 /* In the cookie of a probe on CUDA, besides the call: which argument is such a function. */
 #define DP_GPU_COOKIE_ARGUMENT(n) ((__u64)(n) << 32)

@@ -75,6 +75,11 @@
 #define DP_PLACES_TRIED 256
 /* GPU launches whose stacks may be under way on one CPU: a probe may be preempted by another. */
 #define DP_GPU_LAUNCH_SLOTS 4
+/* Threads whose launches are remembered, and launches of each (powers of two). */
+#define DP_LAUNCH_MEMOS 64
+#define DP_LAUNCH_SITES 2048
+/* Processes for which it is known when they compiled, by the low bits of their id (a power of two). */
+#define DP_PHASE_EDGES 1024
 /* Threads whose time off the CPU is kept, by the low bits of their id (powers of two, all three). */
 #define DP_THREAD_TIMES 32768
 /* Per CPU: stacks of waits remembered by what led to them, and sums of short waits under way. */

@@ -13,6 +13,19 @@ struct {
   __type(value, struct dp_torch_thread);
 } torch_threads SEC(".maps");
 
+/* When a phase of torch last began or ended, by the low bits of the process's id; 0: not seen. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, DP_PHASE_EDGES);
+  __type(key, __u32);
+  __type(value, __u64);
+} phase_edges SEC(".maps");
+
+static __always_inline __u64* phase_edge_of(__u32 pid) {
+  __u32 slot = pid & (DP_PHASE_EDGES - 1);
+  return bpf_map_lookup_elem(&phase_edges, &slot);
+}
+
 /* PyDictObject.ma_keys, PyListObject.ob_item, PyASCIIObject.hash: 3.10-3.15. */
 #define DP_DICT_KEYS 32
 #define DP_LIST_ITEMS 24

@@ -117,6 +117,8 @@ int clock_read(struct pt_regs* ctx) {
     return 0;
   }
   const struct dp_phase_function* function = &process->torch.phase_functions[index];
+  __u64* edge = phase_edge_of(pid);
+  if (edge) *edge = now_ns;
   event.function = (__u16)index;
   event.edge = edge_of(process, function, frame.address);
   if (event.edge == DP_PHASE_BEGIN) forget_open_runs(tid);

@@ -6,17 +6,13 @@
 #ifndef DYNPROF_BPF_WAIT_KEY_H
 #define DYNPROF_BPF_WAIT_KEY_H
 
+#include "bpf/mix.bpf.h"
 #include "bpf/sample_parts.bpf.h"
 
 /* Python frames that distinguish one wait from another. */
 #define KEY_FRAMES 3
 /* From 3.11 on a frame's caller mostly lies right below it: so much is read at once. */
 #define FRAME_WINDOW_BYTES 512
-
-static __always_inline __u64 mix(__u64 hash, __u64 value) {
-  hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
-  return hash ^ (hash >> 29);
-}
 
 /* Of a dp_python_layout, what is read of a frame here. */
 struct frame_fields {

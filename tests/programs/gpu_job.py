@@ -7,7 +7,7 @@ FAKES is the folder of the fake libraries. --torch: imports torch, and defines c
 main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
 line is answered by `did n VERB`:
 
-    init | launch N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
+    init | launch N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
     subscribe | unsubscribe | log PATH | exit
     alone NAME           another CUPTI client of this name, which allows no other
     load PATH            maps a library
@@ -102,6 +102,20 @@ def launch_outer(cuda, count):
 
 def launch_inner(cuda):
     cuda.launch("_Z5plainPf")
+
+
+def launch_from_two_lines(cuda, count):
+    for _ in range(count):
+        launch_by_name(cuda, "_Z5firstPf")
+        launch_by_name(cuda, "_Z6secondPf")
+
+
+def launch_by_name(cuda, name):
+    launch_inner_by_name(cuda, name)
+
+
+def launch_inner_by_name(cuda, name):
+    cuda.launch(name)
 
 
 def launch_deep(cuda, depth, count):
@@ -218,6 +232,8 @@ def main():
             cuda.init()
         elif verb == "launch":
             launch_outer(cuda, int(words[0]))
+        elif verb == "lines":
+            launch_from_two_lines(cuda, int(words[0]))
         elif verb == "threads":
             launch_on_threads(cuda, int(words[0]), int(words[1]))
         elif verb == "background":

@@ -14,6 +14,7 @@ import pytest
 import gpu_library as gpu
 import json_schema
 import samples
+import support
 from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell
 
 pytestmark = pytest.mark.root_bpf
@@ -61,6 +62,29 @@ def test_every_launch_has_its_stack_thread_and_work(dynprof, spawn, tmp_path, in
     assert json_schema.compiles_problems(document) == []
     ledger = document["gpu"]
     assert (ledger["calls"], ledger["work"], ledger["work_without_call"]) == (76, 91, 0)
+
+
+def test_launches_from_two_lines_of_a_caller_keep_their_lines(dynprof, spawn, tmp_path, interpreter):
+    """Stacks that differ in one outer frame alone: most of these launches refer to one that was sent before."""
+    job = start_job(spawn, interpreter.path)
+    run = record(dynprof, tmp_path / "out", job, "--gpu", "on")
+    tell(job, "lines 300")
+    stop(run)
+    dump = GpuDump(tmp_path / "out")
+    assert_same(dump, truth_of(job, tmp_path))
+    kernel = {item.call: item.name for item in dump.work}
+    places = defaultdict(Counter)
+    for number, call in enumerate(dump.calls):
+        frames = dump.recording.stack(call.stack)
+        assert [frame.name for frame in frames][-4:] == [
+            "launch_from_two_lines", "launch_by_name", "launch_inner_by_name", "launch"
+        ]  # fmt: skip
+        places[kernel[number]][frames[-4].line] += 1
+    lines = dict(enumerate(support.REPO.joinpath("tests/programs/gpu_job.py").read_text().splitlines(), 1))
+    assert len(places) == 2
+    for name, seen in places.items():
+        [(line, count)] = seen.items()
+        assert count == 300 and name in lines[line]
 
 
 def test_launches_carry_the_trace_id_of_the_region_that_made_them(

@@ -160,6 +160,7 @@ struct GpuCollector::Receiver {
   SampleEncoder& encoder;
   RecordingWriter& writer;
 
+  SamplePlace place_of(const SampleView& launch);
   void on(const SampleView& launch);
   void on(const dp_gpu_stub& stub) { gpu.stub(stub.header.tid, stub.function, stub.sp); }
   void on(const GpuBatch& batch);
@@ -174,8 +175,20 @@ struct GpuCollector::Receiver {
   }
 };
 
-void GpuCollector::Receiver::on(const SampleView& view) {
+SamplePlace GpuCollector::Receiver::place_of(const SampleView& view) {
+  const auto number = LaunchStacks::number_of(view);
+  if (number && view.frames.empty()) {
+    if (const SamplePlace* kept = collector.stacks_.find(*number)) return *kept;
+    collector.stacks_missing_++;
+    return {};
+  }
   const SamplePlace place = encoder.place(view, process);
+  if (number) collector.stacks_.keep(*number, place);
+  return place;
+}
+
+void GpuCollector::Receiver::on(const SampleView& view) {
+  const SamplePlace place = place_of(view);
   GpuLaunch launch;
   launch.time_ns = view.sample.header.time_ns;
   launch.thread =
@@ -192,7 +205,7 @@ void GpuCollector::Receiver::on(const SampleView& view) {
     if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
       function =
           gpu.take_stub(view.sample.header.tid, static_cast<std::uint32_t>(view.sample.gpu_call));
-    if (!view.native.empty()) function = view.native[0];
+    if (view.sample.flags & DP_SAMPLE_GPU_STUB && !view.native.empty()) function = view.native[0];
     if (function != 0) {
       launch.flags |= kGpuCallStub;
       launch.stack = encoder.with_function(launch.stack, function, launch.time_ns, process);
@@ -264,6 +277,7 @@ void GpuCollector::fill(Counters& counters) const {
   counters[DP_COUNT_GPU_TARGET_LOST] = lost_in_target_;
   counters[DP_COUNT_GPU_RATE_CAPPED] = capped_;
   counters[DP_COUNT_GPU_IMPLAUSIBLE] = implausible_;
+  counters[DP_COUNT_GPU_STACK_MISSING] = stacks_missing_;
 }
 
 }  // namespace dynprof

@@ -14,6 +14,7 @@
 #include "symbolizer/recording/writer.h"
 #include "user/gpu/gpu_options.h"
 #include "user/gpu/gpu_process.h"
+#include "user/gpu/launch_stacks.h"
 #include "user/gpu/library_loader.h"
 #include "user/kernel/event_view.h"
 #include "user/kernel/kernel_side.h"
@@ -55,7 +56,7 @@ class GpuCollector {
   bool settled() const;
   void finish_detach();
 
-  // What was lost inside the targets.
+  // What was lost inside the targets, and stacks of launches.
   void fill(Counters& counters) const;
 
  private:
@@ -85,7 +86,8 @@ class GpuCollector {
   Note note_;
   std::unique_ptr<GpuKernel> kernel_;
   std::map<pid_t, Followed> processes_;
-  std::uint64_t lost_in_target_ = 0, capped_ = 0, implausible_ = 0;
+  LaunchStacks stacks_;
+  std::uint64_t lost_in_target_ = 0, capped_ = 0, implausible_ = 0, stacks_missing_ = 0;
 };
 
 }  // namespace dynprof

@@ -64,7 +64,8 @@ Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
   ASSIGN_OR_RETURN(auto skeleton, open_object<gpu_bpf>(kPrograms));
   auto& maps = skeleton->maps;
   // Not code_caches: its entries would be of another generation of markers.
-  TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes},
+  TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes,
+                  maps.phase_edges},
                  [&kernel](const char* name) { return kernel.map_fd(name); }));
   bpf_map__set_max_entries(maps.gpu_events, kRingBytes);
   size_by_cpus({maps.code_caches});

@@ -264,7 +264,7 @@ Result<Skeleton<S>> load_torch_programs(const char* programs, const KernelSideOp
   ASSIGN_OR_RETURN(auto skeleton, open_object<S>(programs));
   auto& maps = skeleton->maps;
   TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.code_caches,
-                  maps.known_codes},
+                  maps.known_codes, maps.phase_edges},
                  maps_of(sampler)));
   set_pid_namespace(skeleton->rodata, ours);
   if constexpr (std::is_same_v<S, uprobes_bpf>)
