@@ -90,6 +90,11 @@ TEST_F(EventRouterTest, SampleIsRecorded) {
   EXPECT_EQ(losses.malformed, 0u);
 }
 
+TEST_F(EventRouterTest, ASampledProcessIsLookedAtFirst) {
+  router.route(sample_event(kTarget, 50));
+  EXPECT_EQ(processes.take_sampled(), processes.find(kTarget));
+}
+
 TEST_F(EventRouterTest, SampleOfAnUnknownProcessStartsFollowingIt) {
   router.route(sample_event(kStranger, 50));
   EXPECT_NE(processes.find(kStranger), nullptr);

@@ -26,6 +26,23 @@ class ProcessTableTest : public testing::Test {
   NativeSpaceRef space = std::make_shared<NativeSpace>();
 };
 
+TEST_F(ProcessTableTest, ASampledProcessIsLookedAtFirstIfALookIsDue) {
+  table.follow(kChild, kParent);  // after a moment
+  const std::uint64_t due_ns = table.find(kChild)->next_look_ns();
+  table.sampled(*table.find(kChild), due_ns - 1);
+  EXPECT_EQ(table.take_sampled(), nullptr);
+  table.sampled(*table.find(kChild), due_ns);
+  table.sampled(*table.find(kChild), due_ns + 1);
+  EXPECT_EQ(table.take_sampled(), table.find(kChild));
+  EXPECT_EQ(table.take_sampled(), nullptr);
+}
+
+TEST_F(ProcessTableTest, ASampledProcessThatHasEndedIsNotLookedAt) {
+  table.sampled(*table.find(kParent), UINT64_MAX);
+  table.erase(kParent);
+  EXPECT_EQ(table.take_sampled(), nullptr);
+}
+
 TEST_F(ProcessTableTest, AChildInheritsWhenItIsAskedFor) {
   table.forked(kChild, kParent);
   EXPECT_EQ(space_of(kChild), nullptr) << "most children exec before it is needed";

@@ -21,6 +21,19 @@ FollowedProcess& ProcessTable::follow_at_begin(pid_t pid, pid_t parent) {
   return follow(pid, parent);
 }
 
+void ProcessTable::sampled(const FollowedProcess& process, std::uint64_t time_ns) {
+  const std::uint64_t due_ns = process.next_look_ns();
+  if (due_ns != 0 && due_ns <= time_ns) sampled_.insert(process.pid());
+}
+
+FollowedProcess* ProcessTable::take_sampled() {
+  while (!sampled_.empty()) {
+    const pid_t pid = sampled_.extract(sampled_.begin()).value();
+    if (FollowedProcess* process = find(pid)) return process;
+  }
+  return nullptr;
+}
+
 void ProcessTable::forked(pid_t child, pid_t parent) {
   processes_.erase(child);  // an older process of that number
   pending_children_.forget(child);

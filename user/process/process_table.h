@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -33,6 +35,11 @@ class ProcessTable {
   const std::vector<std::pair<pid_t, pid_t>>& there() const { return there_; }
   void erase(pid_t pid) { processes_.erase(pid); }
 
+  // It was sampled at `time_ns`: if a look at it is due, it is looked at before the others, because it runs.
+  void sampled(const FollowedProcess& process, std::uint64_t time_ns);
+  // The next one of these that is still followed; null: none.
+  FollowedProcess* take_sampled();
+
   // The child copies what is known of its parent when that is needed (inherit) or about to go (image_ends).
   void forked(pid_t child, pid_t parent);
   void inherit(pid_t child);
@@ -45,6 +52,7 @@ class ProcessTable {
   KnownImages images_;
   Map processes_;
   PendingChildren pending_children_;
+  std::set<pid_t> sampled_;
   std::vector<std::pair<pid_t, pid_t>> there_;
 };
 

@@ -43,6 +43,7 @@ void EventRouter::Handlers::on(const SampleView& view) {
   FollowedProcess& process = to.processes.follow(pid, 0);
   to.processes.inherit(pid);
   to.encoder.encode(view, process);
+  to.processes.sampled(process, view.sample.header.time_ns);
   if (to.native) to.native->look_for_code(view.sample, process);
 }
 

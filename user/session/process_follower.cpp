@@ -21,10 +21,13 @@ constexpr std::size_t kMostEndThreads = 4;  // each keeps pages of a process's m
 // Looking for Python and CUDA takes long where processes are many: events are read in between. All looks of
 // one round of the loop share this.
 constexpr std::uint64_t kLooksNs = 10'000'000;
-constexpr std::uint64_t kBetweenGpuLooksNs = 50'000'000;
-constexpr std::uint64_t kProblemsPerProcessNs = 100'000;  // of some 0.5 us each
 // ... and all looks before the first sample this; later ones come in the loop.
 constexpr std::uint64_t kFirstLooksNs = 1'000'000'000;
+constexpr std::uint64_t kBetweenGpuLooksNs = 50'000'000;
+// Between two rounds through all processes: to ask one whether something is due takes some 0.2 us, and 0.5 us for
+// problems.
+constexpr std::uint64_t kRoundPerProcessNs = 20'000;
+constexpr std::uint64_t kProblemsPerProcessNs = 100'000;
 
 }  // namespace
 
@@ -135,21 +138,31 @@ void ProcessFollower::write_begin(RecordingWriter& writer) {
 }
 
 std::uint64_t ProcessFollower::tick(std::uint64_t now_ns, RecordingWriter& writer) {
-  std::uint64_t next_ns = UINT64_MAX;
-  for (auto& [pid, process] : processes_.all())
-    next_ns = std::min(next_ns, process.tracer().tick(now_ns, writer));
+  if (now_ns >= std::min(next_ticks_ns_, tick_due_ns_)) {
+    tick_due_ns_ = UINT64_MAX;
+    for (auto& [pid, process] : processes_.all())
+      tick_due_ns_ = std::min(tick_due_ns_, process.tracer().tick(now_ns, writer));
+    next_ticks_ns_ = now_ns + processes_.all().size() * kRoundPerProcessNs;
+  }
   memory_.tick(now_ns, processes_, writer);
-  return next_ns;
+  return tick_due_ns_;
 }
 
 void ProcessFollower::look_again(std::uint64_t now_ns, RecordingWriter& writer) {
   const std::uint64_t begin_ns = monotonic_ns();
   look_for_gpus(now_ns, begin_ns + kLooksNs / 2);
-  look_turns_.round(processes_.all(), [&](pid_t, FollowedProcess& process) {
+  const auto look = [&](FollowedProcess& process) {
     if (process.next_look_ns() == 0 || now_ns < process.next_look_ns()) return true;
     look_at(process, now_ns, writer);
     return monotonic_ns() - begin_ns < kLooksNs;
-  });
+  };
+  bool time_left = true;
+  while (FollowedProcess* process = time_left ? processes_.take_sampled() : nullptr)
+    time_left = look(*process);
+  if (time_left && now_ns >= next_looks_ns_ &&
+      look_turns_.round(processes_.all(),
+                        [&](pid_t, FollowedProcess& process) { return look(process); }))
+    next_looks_ns_ = now_ns + processes_.all().size() * kRoundPerProcessNs;
   if (now_ns >= next_problems_ns_) {
     for (auto& [pid, process] : processes_.all())
       if (std::string problem = process.take_problem(); targets_.contains(pid)) notes_.add(problem);

@@ -67,6 +67,7 @@ class ProcessFollower {
   ProcessTable processes_;
   ProcessLives lives_;
   Turns<pid_t> look_turns_, gpu_turns_;
+  std::uint64_t next_ticks_ns_ = 0, tick_due_ns_ = 0, next_looks_ns_ = 0;
   std::uint64_t next_gpu_looks_ns_ = 0, next_problems_ns_ = 0;
   std::uint64_t start_ns_ = 0;
   std::optional<bool> watchpoints_need_admin_;  // nothing: rights are kept so far
