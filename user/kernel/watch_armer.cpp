@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -33,6 +34,7 @@ WatchArmer::~WatchArmer() {
 }
 
 void WatchArmer::run() {
+  ::prctl(PR_SET_NAME, "dynprof-watch");
   // It needs some microseconds per compile, at the highest priority.
   sched_param parameters = {};
   parameters.sched_priority = 1;

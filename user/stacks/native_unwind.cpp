@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -126,6 +127,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
   };
 
   static void work(Queue& queue, NativeMaps maps, const NativeLimits& limits) {
+    ::prctl(PR_SET_NAME, "dynprof-unwind");
     keep_only_reading(/*maps=*/true);
     auto cache = TableCache::open(limits.cache);
     NativeWorker worker(std::move(maps), pool_threads(), cache ? cache->get() : nullptr,

@@ -1,5 +1,6 @@
 #include "user/torch/line_watch.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -133,6 +134,7 @@ CompileReadings LineWatch::take() {
 }
 
 void LineWatch::run() {
+  ::prctl(PR_SET_NAME, "dynprof-lines");
   keep_only_reading();
   setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
   std::uint64_t last_ns = 0;        // 0: the reading before is too old to count from

@@ -1,5 +1,6 @@
 #include "user/torch/torch_facts.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -142,6 +143,7 @@ void TorchFacts::refresh(const PythonRuntime& python, std::uint64_t now_ns, bool
 
 void TorchFacts::begin_reading(const PythonRuntime& python, Wanted wanted, bool urgent) {
   reading_ = std::async(std::launch::async, [python, wanted, urgent] {
+    ::prctl(PR_SET_NAME, "dynprof-facts");
     keep_only_reading();
     if (!urgent) setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
     ProcessMemory memory(python.pid);

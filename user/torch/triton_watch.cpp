@@ -1,5 +1,6 @@
 #include "user/torch/triton_watch.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -114,6 +115,7 @@ std::vector<TritonReading> TritonWatch::take() {
 }
 
 void TritonWatch::run() {
+  ::prctl(PR_SET_NAME, "dynprof-triton");
   keep_only_reading();
   setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
   std::unique_ptr<View> view;

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -118,6 +119,7 @@ void TablePool::publish(TableResult result) {
 }
 
 void TablePool::work() {
+  ::prctl(PR_SET_NAME, "dynprof-tables");
   for (;;) {
     TableRequest request;
     {
