@@ -1,11 +1,11 @@
 """What follows the end of a recording, by the clock: how long until the summary and the report are printed and until
 all files are written, and how large these are. Root.
 
-    bench_after_recording.py [--rounds N] [--seconds S]
+    bench_after_recording.py [--rounds N] [--seconds S] [-F 99] [--job demo|encoder]
 
-In each round two recordings at 99 Hz: of the demo as a whole (demo/train.py with a cold cache, until it ends), and of S
-seconds (60) from its start, ended by SIGINT. "Summary" is the moment its last line was read from a pipe, "files" the
-end of dynprof-bpf.
+In each round two recordings: of a job as a whole, until it ends, and of S seconds (60) from its start, ended by
+SIGINT. The job is the demo (demo/train.py) or an encoder of BERT's size (encoder_training.py), with a cold cache.
+"Summary" is the moment its last line was read from a pipe, "files" the end of dynprof-bpf.
 """
 
 import argparse
@@ -56,16 +56,22 @@ def end_of(recorder, out, began):
     }
 
 
-def round_of(folder, seconds):
-    """`seconds` None: until the demo has ended."""
+JOBS = {
+    "demo": ([REPO / "demo" / "train.py"], "loading data"),
+    "encoder": ([REPO / "tests" / "bench" / "encoder_training.py"], "ready"),
+}
+
+
+def round_of(folder, seconds, job_name, frequency):
+    """`seconds` None: until the job has ended."""
+    argv, ready = JOBS[job_name]
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder)}
-    job = support.spawn([support.venv_python().path, REPO / "demo" / "train.py"], ready="loading data", timeout=180,
-                        env=environment)
+    job = support.spawn([support.venv_python().path, *argv], ready=ready, timeout=180, env=environment)
     out = folder / "out"
     try:
         with open(folder / "progress.txt", "w+b") as progress:
             recorder = subprocess.Popen(
-                [support.BINARY, "--pid", str(job.pid), "-F", "99", "-o", out],
+                [support.BINARY, "--pid", str(job.pid), "-F", str(frequency), "-o", out],
                 stdout=subprocess.PIPE, stderr=progress,
             )
             if seconds is None:
@@ -76,7 +82,7 @@ def round_of(folder, seconds):
                     time.sleep(0.05)
                 time.sleep(seconds)
                 if recorder.poll() is not None:
-                    sys.exit(f"error: the demo ended within {seconds:.0f} s\nhint: --seconds {seconds / 2:.0f}")
+                    sys.exit(f"error: the job ended within {seconds:.0f} s\nhint: --seconds {seconds / 2:.0f}")
                 recorder.send_signal(signal.SIGINT)
                 began = time.monotonic()
             return end_of(recorder, out, began)
@@ -88,15 +94,18 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("-F", "--frequency", type=int, default=99)
+    parser.add_argument("--job", choices=tuple(JOBS), default="demo")
     arguments = parser.parse_args()
-    kinds = {f"{arguments.seconds:.0f} s of the demo": arguments.seconds, "the whole demo": None}
+    job = arguments.job
+    kinds = {f"{arguments.seconds:.0f} s of the {job}": arguments.seconds, f"the whole {job}": None}
     print("| recording | round | summary s | report s | files s | MB | files | load |")
     print("|---|---|---|---|---|---|---|---|")
     for what, seconds in kinds.items():
         found = []
         for number in range(1, arguments.rounds + 1):
             with tempfile.TemporaryDirectory() as name:
-                found.append(round_of(Path(name), seconds))
+                found.append(round_of(Path(name), seconds, job, arguments.frequency))
             shown = " | ".join(f"{value:.2f}" for value in found[-1].values())
             print(f"| {what} | {number} | {shown} | {os.getloadavg()[0]:.1f} |", flush=True)
         medians = {key: statistics.median(one[key] for one in found) for key in found[0]}

@@ -25,10 +25,11 @@ Three more ways each do one thing that a profiler does. "busy N" touches nothing
 CPUs that share a core slow each other. "stream N" does so by going through 64 MB of its own: CPUs share caches.
 "reads N" reads N pages of the target's memory a second, each by a system call.
 
-The other columns: how much larger the kernel's share of the target's CPU time was, in percentage points (what runs on
-the target's thread for us is in it; what caches cost is not); how often the target's main thread slept in a window (a
-profiler that reads its memory takes the lock of its memory map) and how often it was preempted, more than with nothing
-attached; and the CPU the way itself used, in % of the window.
+The other columns: how much larger the kernel's share of the target's CPU time was, in percentage points (probes and
+switches are in it; the sampling clock's interrupts and what caches cost are not where the kernel accounts by ticks,
+CONFIG_TICK_CPU_ACCOUNTING); how often the target's main thread slept in a window (a profiler that reads its memory
+takes the lock of its memory map), how often it was preempted, and its page faults, more than with nothing attached;
+and the CPU the way itself used, in % of the window. The last table has its own cost before, in and after the window.
 """
 
 import argparse
@@ -48,6 +49,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import support  # noqa: E402
+from own_cost import cpu_by_thread, cpu_seconds, page_faults, wait_for_end  # noqa: E402
 
 WORKS = {
     "compile": ("compile", "a compile"),
@@ -58,9 +60,10 @@ WORKS = {
 }
 WAYS = ("nothing", "perf -F 99", "dynprof -F 99", "perf -F 999", "dynprof -F 999")
 RESAMPLES = 2000
-COLUMNS = ("more", "kernel", "slept", "preempted", "own")
+COLUMNS = ("more", "kernel", "slept", "preempted", "faults", "own")
 # How much larger they were, in %, where the work has them.
 BESIDES = {"children_s": "CPU of its children", "median_s": "latency, median", "slowest_s": "latency, 99th percentile"}
+MODELS = ("busy", "stream", "reads")  # ways that do one thing that a profiler does
 BUSY = """
 import sys, time
 share = float(sys.argv[1]) / 100
@@ -130,6 +133,7 @@ class Window(NamedTuple):
     kernel_share: float  # of all of the window's CPU time
     slept: int
     preempted: int
+    faults: int
     children_s: float  # CPU; 0: it has none
     median_s: float  # latency of requests; 0: there are none
     slowest_s: float  # ... the 99th percentile
@@ -149,52 +153,67 @@ class Target:
 
     def window(self):
         """A Window. CPU seconds of the quickest: what a busy host adds is no cost of ours, and never negative."""
-        before, children = self.switches(), self.children_s()
+        before, children = self.counts(), self.children_s()
         self.process.send(self.work)
         self.windows += 1
         told = self.process.wait_for(rf"^cpu {self.windows} (\S+) (.*)", timeout=300)
-        slept, preempted = (after - then for then, after in zip(before, self.switches(), strict=True))
+        counts = (after - then for then, after in zip(before, self.counts(), strict=True))
         each = [float(word) for word in told[2].split()]
         latency = re.search(rf"^latency {self.windows} (\S+) (\S+)", self.process.text, re.MULTILINE)
         latencies = [float(word) for word in latency.groups()] if latency else [0, 0]
         children = self.children_s() - children if children else 0
-        return Window(min(each), each, float(told[1]) / sum(each), slept, preempted, children, *latencies)
+        return Window(min(each), each, float(told[1]) / sum(each), *counts, children, *latencies)
 
     def children_s(self):
         pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         return sum(cpu_seconds(pid) for pid in pids)
 
-    def switches(self):
-        """Of the main thread: voluntary and other ones."""
+    def counts(self):
+        """Switches of the main thread, voluntary and other ones; page faults of all threads."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return [int(number) for number in re.findall(r"ctxt_switches:\s*(\d+)", text)]
+        switches = [int(number) for number in re.findall(r"ctxt_switches:\s*(\d+)", text)]
+        return [*switches, page_faults(self.process.pid)]
 
 
-def cpu_seconds(pid):
-    """Of all threads of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+class OwnCost(NamedTuple):
+    """Of a profiler that was attached for one window."""
+
+    attach_s: float  # CPU until the window
+    during: float  # % of a CPU in the window
+    end_s: float  # CPU after it
+    peak_mb: float
+    written_mb: float
+    threads: dict[str, float]  # % of a CPU in the window
 
 
 def measured(target, way, folder, options):
-    """The target's CPU in a window, and the share of a CPU that the profiler used meanwhile."""
+    """A Window with this way attached, and its OwnCost; None for "nothing"."""
     with tempfile.TemporaryDirectory(dir=folder) as inside:
         run = attach(way, target.process.pid, Path(inside), options.before, options.settle)
+        if not run:
+            return target.window(), None
         try:
             for _ in range(options.warm):
                 target.window()
-            own = (lambda: cpu_seconds(run.process.pid)) if run else (lambda: 0)
-            cpu, began = own(), time.monotonic()
+            threads, cpu, began = cpu_by_thread(run.pid), cpu_seconds(run.pid), time.monotonic()
             window = target.window()
-            return window, (own() - cpu) / (time.monotonic() - began) * 100
-        finally:
-            if run:
-                run.interrupt()
+            took, now, now_cpu = time.monotonic() - began, cpu_by_thread(run.pid), cpu_seconds(run.pid)
+            run.interrupt()
+            if way.split()[0] in MODELS:
                 run.wait()
+                return window, OwnCost(cpu, (now_cpu - cpu) / took * 100, 0, 0, 0, {})
+            ended = wait_for_end(run)
+            written = sum(file.stat().st_size for file in Path(inside).rglob("*") if file.is_file())
+            shares = {name: (used - threads.get(name, 0)) / took * 100 for name, used in now.items()}
+            during = (now_cpu - cpu) / took * 100
+            shares["threads that have ended"] = during - sum(shares.values())
+            return window, OwnCost(cpu, during, ended.cpu_s - now_cpu, ended.peak_mb, written / 1e6, shares)
+        finally:
+            run.kill()
 
 
 def measure(target, ways, rounds, options, columns, windows):
-    """Rounds with one process, into the columns, by way; `windows`: (way, before it, in it, after it)."""
+    """Rounds with one process, into the columns, by way; `windows`: (way, before it, in it, after it, OwnCost)."""
     try:
         target.process.send("compile 3")
         target.windows += 1
@@ -203,10 +222,10 @@ def measure(target, ways, rounds, options, columns, windows):
             last = target.window()
             for _ in range(rounds):
                 for way in random.sample(ways, len(ways)):
-                    during, used = measured(target, way, folder, options)
+                    during, own = measured(target, way, folder, options)
                     after = target.window()
                     columns["more"][way].append((during.cpu_s / ((last.cpu_s + after.cpu_s) / 2) - 1) * 100)
-                    for name in ("kernel_share", "slept", "preempted"):
+                    for name in ("kernel_share", "slept", "preempted", "faults"):
                         value, beside = getattr(during, name), (getattr(last, name) + getattr(after, name)) / 2
                         scale = 100 if name == "kernel_share" else 1
                         columns["kernel" if scale == 100 else name][way].append((value - beside) * scale)
@@ -214,8 +233,8 @@ def measure(target, ways, rounds, options, columns, windows):
                         value, beside = getattr(during, name), (getattr(last, name) + getattr(after, name)) / 2
                         if beside:
                             columns[name][way].append((value / beside - 1) * 100)
-                    columns["own"][way].append(used)
-                    windows.append((way, last, during, after))
+                    columns["own"][way].append(own.during if own else 0)
+                    windows.append((way, last, during, after, own))
                     last = after
         target.process.send("end")
         target.process.wait()
@@ -236,6 +255,24 @@ def difference(ours, theirs):
     )
     between = statistics.median(ours) - statistics.median(theirs)
     return between, resampled[RESAMPLES // 40], resampled[-RESAMPLES // 40]
+
+
+def show_own_cost(ways, windows):
+    """By way: medians of each column, and the shares of threads that are 0.1 % of a CPU or more."""
+    print(f"  {'own cost':<24} {'CPU until the window':>20} {'in it':>7} {'after it':>9} {'peak':>7} {'written':>9}")
+    for way in ways:
+        costs = [own for name, *_, own in windows if name == way and own]
+        if not costs:
+            continue
+        attach_s, during, end_s, peak_mb, written_mb = (
+            statistics.median(getattr(own, name) for own in costs) for name in OwnCost._fields[:5]
+        )
+        print(f"  {way:<24} {attach_s:18.2f} s {during:5.1f} % {end_s:7.2f} s {peak_mb:4.0f} MB {written_mb:6.1f} MB")
+        names = {name for own in costs for name in own.threads}
+        shares = {name: statistics.median(own.threads.get(name, 0) for own in costs) for name in names}
+        told = [f"{name} {share:.1f} %" for name, share in shares.items() if share >= 0.1]
+        if len(told) > 1:
+            print(f"  {'':<24} threads: {', '.join(told)}")
 
 
 def main():
@@ -272,7 +309,7 @@ def main():
     except KeyboardInterrupt:
         print("interrupted: what was measured until then")
     more, kernel = columns["more"], columns["kernel"]
-    bare = [after.cpu_s for *_, after in windows]
+    bare = [after.cpu_s for *_, after, _ in windows]
     rounds = min(len(values) for values in more.values())
     if not rounds:
         sys.exit("error: no round was measured")
@@ -280,7 +317,7 @@ def main():
         f"{options.work}, backend {options.backend}: {one} takes {statistics.median(bare):.4f} s of CPU, "
         f"{rounds} rounds"
     )
-    heads = f"{'slept':>6} {'preempted':>9} {'own CPU':>8}"
+    heads = f"{'slept':>6} {'preempted':>9} {'faults':>7} {'own CPU':>8}"
     print(f"  {'':<24} {'more CPU, 95 % confidence':<28} {'in kernel, points':<28} {heads}")
     for way in ways:
         shares = []
@@ -288,7 +325,8 @@ def main():
             low, high = interval(column[way])
             shares.append(f"{statistics.median(column[way]):+.2f} ({low:+.2f} ... {high:+.2f})")
         told = [statistics.median(column[way]) for column in (columns[name] for name in COLUMNS[2:])]
-        print(f"  {way:<24} {shares[0]:<28} {shares[1]:<28} {told[0]:6.0f} {told[1]:9.0f} {told[2]:6.1f} %", flush=True)
+        counts = f"{told[0]:6.0f} {told[1]:9.0f} {told[2]:7.0f} {told[3]:6.1f} %"
+        print(f"  {way:<24} {shares[0]:<28} {shares[1]:<28} {counts}")
     for name, title in BESIDES.items():
         for way, values in columns[name].items():
             if values:
@@ -300,6 +338,7 @@ def main():
             told = [difference(column[way], column[peer]) for column in (more, kernel)]
             shares = [f"{median:+.2f} ({low:+.2f} ... {high:+.2f})" for median, low, high in told]
             print(f"  {way} beside {peer}: {shares[0]} %; in the kernel {shares[1]} points")
+    show_own_cost(ways, windows)
     if options.raw:
         options.raw.write_text(json.dumps({"windows": windows, "columns": columns}))
 

@@ -12,7 +12,6 @@ import argparse
 import json
 import mmap
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -26,8 +25,8 @@ REPO = HERE.parent.parent
 sys.path.insert(0, str(REPO / "tests"))
 
 import support  # noqa: E402
+from own_cost import cpu_seconds, resident_mb  # noqa: E402
 
-TICK = os.sysconf("SC_CLK_TCK")
 STATS_SWITCH = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 
@@ -79,7 +78,7 @@ class Ours:
         def stop():
             share = (cpu_seconds(run.pid) - cpu) / (time.monotonic() - began)
             self.cpu.append(share)
-            self.rss_mb.append(peak_rss_mb(run.pid))
+            self.rss_mb.append(resident_mb(run.pid, "VmHWM"))
             run.interrupt()
             done = run.wait()
             assert done.rc == 0, done
@@ -121,15 +120,6 @@ class CProfile:
 class Nothing:
     def start(self, loop):
         return lambda: None
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def peak_rss_mb(pid):
-    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
 # ---- the measures --------------------------------------------------------------------------------

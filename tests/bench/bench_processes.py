@@ -10,7 +10,6 @@ CPU time and memory while it went on, and with the report at the end.
 import argparse
 import json
 import os
-import re
 import sys
 import tempfile
 import time
@@ -21,8 +20,8 @@ REPO = HERE.parent.parent
 sys.path.insert(0, str(REPO / "tests"))
 
 import support  # noqa: E402
+from own_cost import cpu_seconds, resident_mb, wait_for_end  # noqa: E402
 
-TICK = os.sysconf("SC_CLK_TCK")
 # "go" is for the storm too.
 RUNNER = """
 import os, subprocess, sys
@@ -30,15 +29,6 @@ print("ready", os.getpid(), flush=True)
 sys.stdin.readline()
 sys.exit(subprocess.run(sys.argv[1:], input=b"go").returncode)
 """
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICK
-
-
-def peak_rss_mb(pid):
-    return int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())[1]) / 1024
 
 
 def main():
@@ -62,14 +52,12 @@ def main():
             target.send("go")
             said = target.wait_for(r"^forked .*", timeout=20 * options.seconds)[0]
             cpu, wall = cpu_seconds(run.pid) - cpu, time.monotonic() - began
-            rss = peak_rss_mb(run.pid)
+            rss = resident_mb(run.pid, "VmHWM")
             target.wait(120)
-            _, status, usage = os.wait4(run.pid, 0)
-            run.process.returncode = os.waitstatus_to_exitcode(status)
+            ended = wait_for_end(run)
         finally:
             target.kill()
             run.kill()
-        assert run.process.returncode == 0, run.peek()
         ledger = json.loads((out / "compiles.json").read_text())
         size = (out / "recording.dynprof").stat().st_size
     del run
@@ -80,8 +68,7 @@ def main():
     print(f"lost: {ledger['lost']}")
     print(f"recording: {size:,} bytes, {size / count:.0f} a process")
     print(f"our CPU while it went on: {100 * cpu / wall:.1f} % of a core; peak RSS {rss:.0f} MB")
-    print(f"with the report: {usage.ru_utime + usage.ru_stime:.1f} s CPU in all; "
-          f"peak RSS {usage.ru_maxrss / 1024:.0f} MB")
+    print(f"with the report: {ended.cpu_s:.1f} s CPU in all; peak RSS {ended.peak_mb:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import support  # noqa: E402
-from bench_cost import cpu_seconds  # noqa: E402
 from bench_offcpu import CALLER  # noqa: E402
+from own_cost import cpu_seconds, wait_for_end  # noqa: E402
 
 
 class Row(NamedTuple):
@@ -59,19 +59,15 @@ def recorded(amount, name, options, work):
             work()
             worked, worked_cpu = time.monotonic(), cpu_seconds(run.pid)
             run.interrupt()
-            _, status, usage = os.wait4(run.pid, 0)
-            ended = time.monotonic()
-            run.process.returncode = os.waitstatus_to_exitcode(status)
-            assert run.process.returncode == 0, run.peek()
+            ended = wait_for_end(run)
         finally:
             run.kill()
         ledger = json.loads((out / "compiles.json").read_text())
         size = (out / "recording.dynprof").stat().st_size
-        all_cpu = usage.ru_utime + usage.ru_stime
         lost = {key: value for key, value in ledger["lost"].items() if value}
         return Row(
-            amount, name, attached - began, attach_cpu, worked - attached, worked_cpu - attach_cpu, ended - worked,
-            all_cpu - worked_cpu, usage.ru_maxrss / 1024, size, ledger["samples"], lost,
+            amount, name, attached - began, attach_cpu, worked - attached, worked_cpu - attach_cpu, ended.took_s,
+            ended.cpu_s - worked_cpu, ended.peak_mb, size, ledger["samples"], lost,
         )  # fmt: skip
 
 
