@@ -28,6 +28,8 @@ constexpr std::uint64_t kBetweenGpuLooksNs = 50'000'000;
 // problems.
 constexpr std::uint64_t kRoundPerProcessNs = 20'000;
 constexpr std::uint64_t kProblemsPerProcessNs = 100'000;
+// A look for torch in a Python process takes some 20 us. One that is not sampled meanwhile does not import it.
+constexpr std::uint64_t kIdleLookPerProcessNs = 2'000'000;
 
 }  // namespace
 
@@ -151,17 +153,19 @@ std::uint64_t ProcessFollower::tick(std::uint64_t now_ns, RecordingWriter& write
 void ProcessFollower::look_again(std::uint64_t now_ns, RecordingWriter& writer) {
   const std::uint64_t begin_ns = monotonic_ns();
   look_for_gpus(now_ns, begin_ns + kLooksNs / 2);
-  const auto look = [&](FollowedProcess& process) {
-    if (process.next_look_ns() == 0 || now_ns < process.next_look_ns()) return true;
+  const auto look = [&](FollowedProcess& process, std::uint64_t later_ns) {
+    if (process.next_look_ns() == 0 || now_ns < process.next_look_ns() + later_ns) return true;
     look_at(process, now_ns, writer);
     return monotonic_ns() - begin_ns < kLooksNs;
   };
   bool time_left = true;
   while (FollowedProcess* process = time_left ? processes_.take_sampled() : nullptr)
-    time_left = look(*process);
+    time_left = look(*process, 0);
+  const std::uint64_t idle_ns = processes_.all().size() * kIdleLookPerProcessNs;
   if (time_left && now_ns >= next_looks_ns_ &&
-      look_turns_.round(processes_.all(),
-                        [&](pid_t, FollowedProcess& process) { return look(process); }))
+      look_turns_.round(processes_.all(), [&](pid_t, FollowedProcess& process) {
+        return look(process, process.python() ? idle_ns : 0);
+      }))
     next_looks_ns_ = now_ns + processes_.all().size() * kRoundPerProcessNs;
   if (now_ns >= next_problems_ns_) {
     for (auto& [pid, process] : processes_.all())
