@@ -10,7 +10,8 @@
 /* Behind those of enum dp_event_kind, with room between. */
 enum dp_gpu_event_kind {
   /* struct dp_sample with frames and, where torch's thread-locals are known, a dp_torch_state without
-   * phases, then addresses (see below). `gpu_call` is call << 32 | correlation, and the time is when the library saw the call begin. */
+   * phases, then addresses (see below). `gpu_call` is call << 32 | correlation, and the time is when the library saw
+   * the call begin. */
   DP_EVENT_GPU_LAUNCH = 32,
   DP_EVENT_GPU_BATCH = 33,  /* struct dp_gpu_bytes */
   DP_EVENT_GPU_NAME = 34,   /* struct dp_gpu_bytes */

@@ -44,5 +44,29 @@ TEST(ConfirmGenerated, TheSameTextOfAnotherCompileOrKindConfirmsNothing) {
   EXPECT_EQ(confirmed({file("", "a")}, {file("", "a"), file("", "a")}).files.size(), 1u);
 }
 
+GeneratedFile guards(const char* id, const char* content) {
+  GeneratedFile file = ::dynprof::file(id, content);
+  file.kind = GeneratedKind::kGuards;
+  return file;
+}
+
+// A collection during one of the looks hides the objects that have the reasons.
+TEST(ConfirmGenerated, GuardsKeepTheReasonsThatBothLooksFound) {
+  GeneratedCode code =
+      confirmed({guards("0/0", "head\na == 1  # x.py:1\nb == 2\nc == 3  # x.py:3\n")},
+                {guards("0/0", "head\na == 1\nb == 2  # x.py:2\nc == 3  # x.py:3\n")});
+  ASSERT_EQ(code.files.size(), 1u);
+  EXPECT_EQ(code.files[0].content, "head\na == 1\nb == 2\nc == 3  # x.py:3\n");
+  EXPECT_EQ(code.missing, List{"of the second"});
+}
+
+TEST(ConfirmGenerated, OtherGuardsConfirmNothing) {
+  EXPECT_TRUE(confirmed({guards("0/0", "a == 1\n")}, {guards("0/0", "a == 10\n")}).files.empty());
+  EXPECT_TRUE(confirmed({guards("0/0", "a\n")}, {guards("0/0", "a\nb\n")}).files.empty());
+  EXPECT_TRUE(confirmed({guards("0/0", "a  # r\n")}, {guards("0/1", "a\n")}).files.empty());
+  EXPECT_TRUE(confirmed({guards("0/0", "a  # r\n")}, {guards("0/0", "a  # s\n")}).files.empty());
+  EXPECT_TRUE(confirmed({file("0/0", "a  # r\n")}, {file("0/0", "a\n")}).files.empty());
+}
+
 }  // namespace
 }  // namespace dynprof

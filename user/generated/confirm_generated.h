@@ -8,7 +8,8 @@
 
 namespace dynprof {
 
-// The files of `second` that `first` has as well, the names aside: those count files of each look.
+// The files of `second` that `first` has as well, the names aside: those count files of each look. Guards need not have
+// the same reasons: those that both have are kept.
 // What is left out is one sentence in `missing`.
 GeneratedCode confirm_generated(const GeneratedCode& first, GeneratedCode second);
 

@@ -56,7 +56,7 @@ class Rings {
  public:
   Rings(PythonObjects& python, std::span<const std::uint64_t> types, std::size_t max_objects,
         LookDeadline deadline)
-      : memory_(python.objects().memory()),
+      : memory_(python.objects().memory().current()),
         pages_(memory_),
         interpreter_(python.runtime().main_interpreter),
         interpreter_size_(python.objects().layout().interpreter_size),

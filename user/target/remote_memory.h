@@ -35,6 +35,8 @@ class RemoteMemory {
 
   // Reads each range on its own; one that faults does not stop the others.
   virtual void read_many(std::span<RemoteRange> ranges) = 0;
+  // For a reader that tries again where the target has changed what it reads: never answers from pages that are held.
+  virtual RemoteMemory& current() { return *this; }
 
   // All of it or false.
   bool read(std::uint64_t address, std::span<std::byte> into);

@@ -27,6 +27,7 @@ class SnapshotMemory final : public RemoteMemory {
 
   // From the pages held. Beyond the limit of pages it reads through, and nothing is held.
   void read_many(std::span<RemoteRange> ranges) override;
+  RemoteMemory& current() override { return memory_.current(); }
 
   // Fetches all pages held anew, by rising address; but those that were not asked for (see keep_unused) are given up.
   void renew();
