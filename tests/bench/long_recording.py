@@ -67,7 +67,8 @@ def show_end(out, trainer, ended, cpu_before_s):
     files = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     print(f"end: {ended.took_s:.2f} s by the clock, {ended.cpu_s - cpu_before_s:.2f} s of CPU; "
           f"peak memory {ended.peak_mb:.0f} MB")  # fmt: skip
-    print(f"{ledger['samples']:,} samples; {len(ledger['compiles'])} compiles, {trainer.compiles} were asked for")
+    print(f"{ledger['samples']:,} samples; {len(ledger['compiles'])} rows of compiles, forward and backward, for "
+          f"{trainer.compiles} in the recording and one before it")  # fmt: skip
     print(f"recording {size / 1e6:.1f} MB, all files {files / 1e6:.1f} MB")
     print("lost:", {key: value for key, value in ledger["lost"].items() if value})
 
