@@ -38,6 +38,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -151,6 +152,11 @@ class Target:
         self.work = work
         self.windows = 0
 
+    def warm_up(self):
+        self.process.send("compile 3")
+        self.windows += 1
+        self.window()
+
     def window(self):
         """A Window. CPU seconds of the quickest: what a busy host adds is no cost of ours, and never negative."""
         before, children = self.counts(), self.children_s()
@@ -202,7 +208,7 @@ def measured(target, way, folder, options):
             if way.split()[0] in MODELS:
                 run.wait()
                 return window, OwnCost(cpu, (now_cpu - cpu) / took * 100, 0, 0, 0, {})
-            ended = wait_for_end(run)
+            ended = wait_for_end(run, -signal.SIGINT if way.startswith("perf") else 0)  # perf sends it to itself
             written = sum(file.stat().st_size for file in Path(inside).rglob("*") if file.is_file())
             shares = {name: (used - threads.get(name, 0)) / took * 100 for name, used in now.items()}
             during = (now_cpu - cpu) / took * 100
@@ -215,9 +221,7 @@ def measured(target, way, folder, options):
 def measure(target, ways, rounds, options, columns, windows):
     """Rounds with one process, into the columns, by way; `windows`: (way, before it, in it, after it, OwnCost)."""
     try:
-        target.process.send("compile 3")
-        target.windows += 1
-        target.window()
+        target.warm_up()
         with tempfile.TemporaryDirectory() as folder:
             last = target.window()
             for _ in range(rounds):

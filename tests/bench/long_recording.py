@@ -19,6 +19,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import support  # noqa: E402
+from bench_cost import Target  # noqa: E402
 from own_cost import cpu_seconds, resident_mb, wait_for_end  # noqa: E402
 
 WINDOWS = 50  # of 100 steps, in a request: a few seconds
@@ -26,15 +27,13 @@ WINDOWS = 50  # of 100 steps, in a request: a few seconds
 
 class Trainer:
     def __init__(self):
-        self.process = support.spawn([support.venv_python().path, HERE / "recompiling.py"], timeout=120)
-        self.process.wait_for(r"^ready ")
-        self.answers = 0
+        self.target = Target("aot_eager", 4, "")
+        self.process = self.target.process
         self.compiles = 0
 
     def ask(self, work):
-        self.process.send(work)
-        self.answers += 1
-        self.process.wait_for(rf"^cpu {self.answers} ", timeout=300)
+        self.target.work = work
+        self.target.window()
 
     def work_until(self, end):
         while time.monotonic() < end:

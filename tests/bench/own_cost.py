@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -42,10 +41,10 @@ class Ended(NamedTuple):
     peak_mb: float
 
 
-def wait_for_end(run):
-    """Ended of a support.Running that must succeed. (perf ends by the signal that it was sent.)"""
+def wait_for_end(run, status=0):
+    """Ended of a support.Running, which must exit with this status."""
     began = time.monotonic()
-    _, status, usage = os.wait4(run.pid, 0)
-    run.process.returncode = os.waitstatus_to_exitcode(status)
-    assert run.process.returncode in (0, -signal.SIGINT), run.peek()
+    _, ended, usage = os.wait4(run.pid, 0)
+    run.process.returncode = os.waitstatus_to_exitcode(ended)
+    assert run.process.returncode == status, run.peek()
     return Ended(time.monotonic() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)

@@ -33,21 +33,19 @@ def main():
         sys.exit("error: needs root\nhint: sudo make bench-cost")
     more, seconds = [], []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
         for first in range(0, options.pairs, options.fresh):
             pairs = min(options.fresh, options.pairs - first)
-            measure(options, pairs, folder / str(first), more, seconds)
+            measure(options, pairs, Path(name), more, seconds)
     low, high = bench_cost.interval(more)
     print(f"a compile takes {statistics.median(seconds):.4f} s of CPU while dynprof-bpf is stopped, {len(more)} pairs")
     print(f"while it runs: {statistics.median(more):+.2f} % ({low:+.2f} ... {high:+.2f})")
 
 
-def measure(options, pairs, folder, more, seconds):
-    target = bench_cost.Target(options.backend, options.depth, f"compile {options.repeat}", make(folder / "cxx"))
+def measure(options, pairs, cxx_dir, more, seconds):
+    target = bench_cost.Target(options.backend, options.depth, f"compile {options.repeat}", cxx_dir)
     try:
-        target.process.send("compile 3")
-        target.windows += 1
-        target.window()
+        target.warm_up()
+        folder = Path(tempfile.mkdtemp(dir=cxx_dir))
         run = bench_cost.attach(f"dynprof -F {options.frequency}", target.process.pid, folder, None, 4)
         try:
             last = stopped_window(target, run)
@@ -64,11 +62,6 @@ def measure(options, pairs, folder, more, seconds):
             run.kill()
     finally:
         target.process.kill()
-
-
-def make(folder):
-    folder.mkdir(parents=True)
-    return folder
 
 
 def stopped_window(target, run):
