@@ -23,7 +23,7 @@ TOOL = support.REPO / "build" / "tests" / "load_library"
 LIMIT_S = 60
 LONG_MS, SHORT_MS = 4000, 150
 # Kind of target -> how long it may take to a safe point. In input() it comes to none; of a main thread that waits in a
-# lock CPython knows one from 3.12 on, of another thread.
+# lock CPython knows one from 3.12 on, of another thread. One that uses GS is only loaded into where it is not stopped.
 KINDS = {
     "malloc": LONG_MS,
     "gc": LONG_MS,
@@ -32,6 +32,7 @@ KINDS = {
     "locked": LONG_MS,
     "c": LONG_MS,
     "registers": LONG_MS,
+    "gs": LONG_MS,
     "signals": LONG_MS,
     "fork": LONG_MS,
     "input": SHORT_MS,
@@ -40,7 +41,8 @@ DONE = "ready\ndone 0 wrong\n"
 
 
 def comes_to_none(python, kind):
-    return kind == "input" or (kind == "join" and python.minor < (3, 12))
+    least = {"join": (3, 12), "gs": (3, 14)}
+    return kind == "input" or python.minor < least.get(kind, python.minor)
 
 
 def is_for(python, kind):
@@ -135,7 +137,8 @@ def load_once(python, kind, folder, row, chance, stops):
     if answer["loaded"]:
         stops.append(answer["stopped_ns"])
         check_loaded(target, row, what)
-    cancelled = not answer["loaded"] and "ran no Python code" in answer["error"]
+    reason = "uses the register GS" if kind == "gs" else "ran no Python code"
+    cancelled = not answer["loaded"] and reason in answer["error"]
     if not answer["loaded"] and not (cancelled and comes_to_none(python, kind)):
         row.fail(f"{what}: not loaded: {answer}\n{target.job.err[-1000:]}")
     if changed := changed_code(target.pid):

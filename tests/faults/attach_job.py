@@ -9,6 +9,7 @@ What its main thread does, until a byte comes from FD (`input`: until a line com
   join       waits for a lock until the end, beside a thread that computes
   locked     holds the mutex of the GIL for its first second, beside such a thread
   c          is in C for a second, without the GIL
+  gs         uses the register GS
   registers  makes system calls across which every register is compared
   input      waits in input()
   signals    computes and sleeps, interrupted by a signal 500 times a second
@@ -35,6 +36,7 @@ class Target:
         self.native = ctypes.CDLL(NATIVE)
         self.native.busy.restype = ctypes.c_long
         self.native.wrong_registers.restype = ctypes.c_long
+        self.native.use_gs.restype = self.native.gs_is_kept.restype = ctypes.c_long
         self.ended = False
         self.wrong = 0
         self.work = getattr(self, f"work_{kind}")
@@ -118,6 +120,13 @@ class Target:
     def work_c(self):
         self.native.busy(1000)
         self.compute()
+
+    def begin_gs(self):
+        self.wrong += self.native.use_gs() != 0
+
+    def work_gs(self):
+        self.compute()
+        self.wrong += not self.native.gs_is_kept()
 
     def work_registers(self):
         self.wrong += self.native.wrong_registers(20)

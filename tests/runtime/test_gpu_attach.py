@@ -198,7 +198,7 @@ def test_killed_at_any_moment_of_the_loading(spawn, tmp_path, interpreter):
     assert row.good, "\n".join([str(row), *row.details()])
 
 
-@pytest.mark.parametrize("kind", ["malloc", "registers", "signals", "fork", "join", "locked"])
+@pytest.mark.parametrize("kind", ["malloc", "registers", "signals", "fork", "join", "locked", "gs"])
 def test_loaded_whatever_the_main_thread_does(tmp_path, interpreter, kind):
     if not attach.is_for(interpreter, kind):
         pytest.skip("no pending call is added under this mutex")

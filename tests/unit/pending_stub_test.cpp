@@ -1,13 +1,15 @@
 // The code that adds a pending call, run in this process: it must come back with every register as given.
 #include "user/inject/pending_stub.h"
 
+#include <asm/prctl.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <ucontext.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -77,32 +79,60 @@ class PendingStub : public testing::Test {
     if (code_ != MAP_FAILED) munmap(code_, kCodeBytes);
   }
 
-  // Goes through the code as a thread does that is made to; returns when it has come back.
+  // Goes through the code as a thread does that is made to, with values in all registers that the code may change.
   void enter() {
-    ucontext_t here;
-    volatile bool returned = false;
-    getcontext(&here);
-    if (returned) return;
-    returned = true;
-    const greg_t* at = here.uc_mcontext.gregs;
-    const auto reg = [&](int number) { return static_cast<std::uint64_t>(at[number]); };
-    data_.saved = {reg(REG_R15), reg(REG_R14), reg(REG_R13), reg(REG_R12), reg(REG_RBP),
-                   reg(REG_RBX), reg(REG_R11), reg(REG_R10), reg(REG_R9),  reg(REG_R8),
-                   reg(REG_RAX), reg(REG_RCX), reg(REG_RDX), reg(REG_RSI), reg(REG_RDI),
-                   reg(REG_RIP), 0x202,        reg(REG_RSP)};
-    // Not on the stack: this call does not return, so nothing of it would be destroyed.
-    stub_ = pending_stub(data_);
+    const std::vector<std::byte> stub = pending_stub(data_);
     code_ = mmap(nullptr, kCodeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    std::memcpy(code_, stub_.data(), stub_.size());
+    std::memcpy(code_, stub.data(), stub.size());
     mprotect(code_, kCodeBytes, PROT_READ | PROT_EXEC);
-    reinterpret_cast<void (*)()>(code_)();
+    struct {
+      void* code;
+      std::uint64_t rax, rcx, rdx, rsi, rdi, r8, r9, r10, r11, carry;
+    } passed = {};
+    passed.code = code_;
+    asm volatile(
+        "mov $0x1001, %%edi\n"  // ARCH_SET_GS: to where the code goes on
+        "lea 1f(%%rip), %%rsi\n"
+        "mov $158, %%eax\n"
+        "syscall\n"
+        "mov $11, %%eax\n"
+        "mov $12, %%ecx\n"
+        "mov $13, %%edx\n"
+        "mov $14, %%esi\n"
+        "mov $15, %%edi\n"
+        "mov $16, %%r8d\n"
+        "mov $17, %%r9d\n"
+        "mov $18, %%r10d\n"
+        "mov $19, %%r11d\n"
+        "stc\n"
+        "jmp *0(%%rbx)\n"
+        "1:\n"
+        "mov %%rax, 8(%%rbx)\n"
+        "mov %%rcx, 16(%%rbx)\n"
+        "mov %%rdx, 24(%%rbx)\n"
+        "mov %%rsi, 32(%%rbx)\n"
+        "mov %%rdi, 40(%%rbx)\n"
+        "mov %%r8, 48(%%rbx)\n"
+        "mov %%r9, 56(%%rbx)\n"
+        "mov %%r10, 64(%%rbx)\n"
+        "mov %%r11, 72(%%rbx)\n"
+        "sbb %%rax, %%rax\n"
+        "mov %%rax, 80(%%rbx)\n"
+        :
+        : "b"(&passed)
+        : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc", "memory");
+    const std::array came = {passed.rax, passed.rcx, passed.rdx, passed.rsi, passed.rdi,
+                             passed.r8,  passed.r9,  passed.r10, passed.r11, passed.carry};
+    EXPECT_EQ(came, (std::array<std::uint64_t, 10>{11, 12, 13, 14, 15, 16, 17, 18, 19, ~0ULL}));
+    std::uint64_t gs = 1;
+    EXPECT_EQ(syscall(SYS_arch_prctl, ARCH_GET_GS, &gs), 0);
+    EXPECT_EQ(gs, 0U);
   }
 
   PendingData* there() { return reinterpret_cast<PendingData*>(data_.base + kDataOffset); }
 
   static constexpr std::size_t kCodeBytes = 4096;
   PendingData data_{};
-  std::vector<std::byte> stub_;
   void* code_ = MAP_FAILED;
 };
 

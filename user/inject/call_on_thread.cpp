@@ -250,20 +250,17 @@ class Tracer {
   }
 
   Attempt enter(user_regs_struct registers) {
-    const SavedRegisters saved = {registers.r15,    registers.r14, registers.r13, registers.r12,
-                                  registers.rbp,    registers.rbx, registers.r11, registers.r10,
-                                  registers.r9,     registers.r8,  registers.rax, registers.rcx,
-                                  registers.rdx,    registers.rsi, registers.rdi, registers.rip,
-                                  registers.eflags, registers.rsp};
+    if (registers.gs != 0 || registers.gs_base != 0) {
+      resume(PTRACE_DETACH);
+      return failed(error(fmt::format("thread {} uses the register GS", tid_)));
+    }
+    if ((registers.eflags & (kTrap | kDirection | kAlignment)) != 0)
+      return let_go("has unusual flags set");
     if (entry_.locks_free && !entry_.locks_free())
       return let_go("may hold a lock of its interpreter");
-    if (!entry_.store(saved)) {
-      resume(PTRACE_DETACH);
-      return failed(error(fmt::format("cannot write to the code of process {}", entry_.process)));
-    }
+    registers.gs_base = registers.rip;
     registers.rip = entry_.code;
     registers.orig_rax = static_cast<std::uint64_t>(-1);  // no system call is pending any more
-    registers.eflags &= ~(kTrap | kDirection | kAlignment);
     if (::ptrace(PTRACE_SETREGS, tid_, 0, &registers) != 0) {
       Error why = errno_error(fmt::format("cannot change the registers of thread {}", tid_));
       resume(PTRACE_DETACH);

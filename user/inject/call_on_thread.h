@@ -1,4 +1,5 @@
-// Makes a thread of another process go through some code that saves and restores its registers by itself.
+// Makes a thread of another process go through some code that saves and restores its registers by itself, and that
+// takes the address to go on at from the base of GS (pending_stub.h).
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include "symbolizer/base/result.h"
-#include "user/inject/pending_stub.h"
 #include "user/target/python_image.h"
 
 namespace dynprof {
@@ -26,9 +26,6 @@ struct ThreadEntry {
   // Whether no lock is held that the code takes; may be empty: it takes none that a thread could hold there. Called
   // while the thread is stopped.
   std::function<bool()> locks_free;
-  // Takes the registers with which the thread will go on. Called while it is stopped: one write and nothing
-  // else, since every access to the memory of a process waits for its threads that map memory.
-  std::function<bool(const SavedRegisters& saved)> store;
   // Whether the thread has come through; asked a few times right after it was let go, and may be false then.
   std::function<bool()> passed;
 };

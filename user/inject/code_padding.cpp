@@ -88,10 +88,10 @@ CodePadding::~CodePadding() {
   if (file_ && written_) static_cast<void>(restore());
 }
 
-Result<void> CodePadding::write(std::uint64_t offset, std::span<const std::byte> bytes) {
-  DYNPROF_CHECK(offset <= bytes_ && bytes.size() <= bytes_ - offset);
+Result<void> CodePadding::write(std::span<const std::byte> bytes) {
+  DYNPROF_CHECK(bytes.size() <= bytes_);
   written_ = true;
-  return writer_.write(address_ + offset, bytes);
+  return writer_.write(address_, bytes);
 }
 
 Result<void> CodePadding::restore() {

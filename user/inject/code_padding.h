@@ -30,7 +30,7 @@ class CodePadding {
 
   std::uint64_t address() const { return address_; }
   const std::string& path() const { return path_; }
-  Result<void> write(std::uint64_t offset, std::span<const std::byte> bytes);
+  Result<void> write(std::span<const std::byte> bytes);
   // Zeros again. Not before the last thread has left it.
   Result<void> restore();
   // It has to stay as it is: a thread may still come to it.

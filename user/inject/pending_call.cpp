@@ -281,7 +281,7 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
   const pid_t pid = python.pid;
   const std::vector<std::byte> stub = pending_stub(data);
   ASSIGN_OR_RETURN(CodePadding padding, CodePadding::find(pid, python.image_path, stub.size()));
-  TRY(padding.write(0, stub));
+  TRY(padding.write(stub));
   ProcessMemory memory(pid);
   const auto unchanged = [&] {
     std::array<std::byte, 64> there;
@@ -293,10 +293,6 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
   std::function<bool()> locks_free;
   if (data.interpreter != 0 && python.layout.interpreter_gil != 0)
     locks_free = [&] { return gil_mutex_is_free(memory, python); };
-  const auto store = [&](const SavedRegisters& saved) {
-    const std::uint64_t place = pending_data_offset() + offsetof(PendingData, saved);
-    return padding.write(place, std::as_bytes(std::span(&saved, 1))).has_value();
-  };
   ASSIGN_OR_RETURN(const std::uint64_t stopped_ns,
                    enter_code({.process = pid,
                                .thread = pid,
@@ -305,7 +301,6 @@ Result<std::uint64_t> add_call(const PythonRuntime& python, const PendingData& d
                                .libraries = functions.libraries,
                                .unchanged = unchanged,
                                .locks_free = locks_free,
-                               .store = store,
                                .passed = [&] { return watch.see_in_page(); }},
                               limits.safe_point, limits.stop_requested));
   const auto until = Clock::now() + kInPage;

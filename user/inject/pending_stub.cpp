@@ -30,43 +30,62 @@ asm(R"(
   .set D_MUNMAP, 64
   .set D_SAVE_THREAD, 72
   .set D_RESTORE_THREAD, 80
-  .set D_SAVED, 88
-  .set D_RBX, D_SAVED + 5 * 8
-  .set D_RIP, D_SAVED + 15 * 8
-  .set D_FLAGS, D_SAVED + 16 * 8
-  .set D_RSP, D_SAVED + 17 * 8
-  .set D_INTERPRETER, 232
-  .set D_FUNCTION, 240
-  .set D_LIBRARY, 264
+  .set D_STACK, 88
+  .set D_INTERPRETER, 96
+  .set D_FUNCTION, 104
+  .set D_LIBRARY, 128
   .set D_ERROR, 768
   .set D_SEEN, 1008
   .set D_XSAVE, 1024
   .set MAPPING, 0x10000
   .set DATA, 0x1000
+  .set RED_ZONE, 128
   .hidden dynprof_stub_entry, dynprof_stub_page, dynprof_stub_data
   .globl dynprof_stub_entry, dynprof_stub_page, dynprof_stub_data
 
-# The registers but rbx and rsp, from the data at rbx.
-.macro RESTORE_MOST
-  mov D_SAVED+0*8(%rbx), %r15
-  mov D_SAVED+1*8(%rbx), %r14
-  mov D_SAVED+2*8(%rbx), %r13
-  mov D_SAVED+3*8(%rbx), %r12
-  mov D_SAVED+4*8(%rbx), %rbp
-  mov D_SAVED+6*8(%rbx), %r11
-  mov D_SAVED+7*8(%rbx), %r10
-  mov D_SAVED+8*8(%rbx), %r9
-  mov D_SAVED+9*8(%rbx), %r8
-  mov D_SAVED+10*8(%rbx), %rax
-  mov D_SAVED+11*8(%rbx), %rcx
-  mov D_SAVED+12*8(%rbx), %rdx
-  mov D_SAVED+13*8(%rbx), %rsi
-  mov D_SAVED+14*8(%rbx), %rdi
+# What functions may change, but for rbp and r12 to r15, which nothing here changes.
+.macro SAVE_REGISTERS
+  lea -RED_ZONE-8(%rsp), %rsp  # room for the address to go on at
+  pushfq
+  push %rax
+  push %rcx
+  push %rdx
+  push %rsi
+  push %rdi
+  push %r8
+  push %r9
+  push %r10
+  push %r11
+  push %rbx
+.endm
+  .set SAVED_ADDRESS, 11 * 8
+.macro RESTORE_REGISTERS_AND_GO_ON
+  pop %rbx
+  pop %r11
+  pop %r10
+  pop %r9
+  pop %r8
+  pop %rdi
+  pop %rsi
+  pop %rdx
+  pop %rcx
+  pop %rax
+  popfq
+  ret $RED_ZONE
 .endm
 
-# Entered with any registers; the stack is the thread's own and is not used, but for the flags.
+# Entered with any registers, and the address to go on at in the base of GS.
   .balign 16
 dynprof_stub_entry:
+  SAVE_REGISTERS
+  mov $0x1004, %edi            # ARCH_GET_GS
+  lea SAVED_ADDRESS(%rsp), %rsi
+  mov $158, %eax               # arch_prctl
+  syscall
+  mov $0x1001, %edi            # ARCH_SET_GS
+  xor %esi, %esi
+  mov $158, %eax
+  syscall
   mov dynprof_stub_data+D_BASE(%rip), %rdi
   mov $MAPPING, %esi
   mov $3, %edx                 # PROT_READ | PROT_WRITE
@@ -100,20 +119,14 @@ dynprof_stub_entry:
   mov $11, %eax                # munmap
   syscall
 1:
-  lea dynprof_stub_data(%rip), %rbx
-  lea -128(%rsp), %rsp         # below the red zone
-  pushq D_FLAGS(%rbx)
-  popfq
-  RESTORE_MOST
-  mov D_RSP(%rbx), %rsp
-  mov D_RBX(%rbx), %rbx
-  jmp *dynprof_stub_data+D_RIP(%rip)
+  RESTORE_REGISTERS_AND_GO_ON
 
 # At the beginning of the mapping.
   .balign 16
 dynprof_stub_page:
-  lea dynprof_stub_page+MAPPING(%rip), %rsp
   lea dynprof_stub_page+DATA(%rip), %rbx
+  mov %rsp, D_STACK(%rbx)
+  lea dynprof_stub_page+MAPPING(%rip), %rsp
   movl $1, D_STATE(%rbx)
   mov $0xe7, %eax
   xor %edx, %edx
@@ -138,12 +151,8 @@ dynprof_stub_page:
   mov $0xe7, %eax
   xor %edx, %edx
   xrstor64 D_XSAVE(%rbx)
-  pushq D_FLAGS(%rbx)
-  popfq
-  RESTORE_MOST
-  mov D_RSP(%rbx), %rsp
-  mov D_RBX(%rbx), %rbx
-  jmp *dynprof_stub_page+DATA+D_RIP(%rip)
+  mov D_STACK(%rbx), %rsp
+  RESTORE_REGISTERS_AND_GO_ON
 
 # int call(struct PendingData*), at a safe point, with the GIL held.
 3:
@@ -238,10 +247,6 @@ extern const std::byte dynprof_stub_data[];
 }
 
 namespace dynprof {
-
-std::uint64_t pending_data_offset() {
-  return static_cast<std::uint64_t>(dynprof_stub_data - dynprof_stub_entry);
-}
 
 std::vector<std::byte> pending_stub(const PendingData& data) {
   std::vector<std::byte> bytes(dynprof_stub_entry, dynprof_stub_data);

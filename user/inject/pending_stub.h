@@ -1,7 +1,11 @@
 // The code that a thread of a process runs to add a pending call to its interpreter, and the call itself, which
-// loads a library. It takes no stop but the one in which it is begun: it maps its own memory, saves what a call
-// may change, restores it and goes on where the thread was, so the thread runs on correctly whatever
+// loads a library. It takes no stop but the one in which it is begun: it saves the registers on the thread's stack, maps its
+// own memory, restores what it changed and goes on where the thread was, so the thread runs on correctly whatever
 // becomes of this program meanwhile.
+//
+// It is entered with the registers of the thread but the instruction pointer, which is in the base address of GS:
+// what uses GS on x86-64 cannot be entered. So nothing has to be written to the process while the thread is stopped; that would
+// wait for its other threads' mmap and munmap.
 //
 // Three parts, written one after the other into unused padding of the process's code (code_padding.h):
 //   entry  maps kMappingBytes at `base`, copies the other two there, and jumps to `base`
@@ -35,12 +39,6 @@ enum class PendingState : std::uint32_t {
   kCancelled = 7,  // then the mapping is removed
 };
 
-// The order is that of the instructions in pending_stub.cpp.
-struct SavedRegisters {
-  std::uint64_t r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi, rip, flags,
-      rsp;
-};
-
 struct PendingData {
   std::uint64_t token;  // random: tells this memory from any other that may be there
   std::uint64_t base;
@@ -49,12 +47,12 @@ struct PendingData {
   std::uint32_t process;  // its own pid: a forked child does nothing
   std::uint32_t copied;   // bytes of this that are filled in
   std::uint64_t add_pending_call, dlopen, dlsym, dlerror, munmap, save_thread, restore_thread;
-  SavedRegisters saved;
+  std::uint64_t stack;  // of the thread, with its registers
   // Its first argument, then the function, this, and 0: any thread may make the call. 0: add_pending_call takes the
   // function and this alone.
   std::uint64_t interpreter;
   char function[24];
-  char library[504];
+  char library[640];
   // Not copied.
   char error[240];
   std::uint32_t seen;  // this program knows that the padding is not used any more
@@ -62,15 +60,13 @@ struct PendingData {
 };
 static_assert(offsetof(PendingData, seen) == 1008 && offsetof(PendingData, state) == 16 &&
               offsetof(PendingData, process) == 24 &&
-              offsetof(PendingData, add_pending_call) == 32 && offsetof(PendingData, saved) == 88 &&
-              offsetof(PendingData, interpreter) == 232 && offsetof(PendingData, function) == 240 &&
-              offsetof(PendingData, library) == 264 && offsetof(PendingData, error) == 768 &&
+              offsetof(PendingData, add_pending_call) == 32 && offsetof(PendingData, stack) == 88 &&
+              offsetof(PendingData, interpreter) == 96 && offsetof(PendingData, function) == 104 &&
+              offsetof(PendingData, library) == 128 && offsetof(PendingData, error) == 768 &&
               sizeof(PendingData) == 1024);
 
 // All three parts. `data` is copied up to the end of the library's path.
 std::vector<std::byte> pending_stub(const PendingData& data);
-// Where the data begins in it.
-std::uint64_t pending_data_offset();
 
 // Whether this CPU can save what a call may change, in the room that there is for it.
 Result<void> check_saved_state();

@@ -1,6 +1,7 @@
 /* What the targets of the suite "attach" do outside of Python: threads that allocate all the time, a second on the
  * CPU, and system calls across which every register is compared. */
 #define _GNU_SOURCE
+#include <asm/prctl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -55,6 +56,17 @@ void hold(pthread_mutex_t* mutex, long milliseconds) {
   pthread_mutex_lock(mutex);
   while (now_ns() < until) nanosleep(&moment, 0);
   pthread_mutex_unlock(mutex);
+}
+
+/* ---- gs ---- */
+
+static uint64_t gs_word;
+
+long use_gs(void) { return syscall(SYS_arch_prctl, ARCH_SET_GS, &gs_word); }
+
+long gs_is_kept(void) {
+  uint64_t base = 0;
+  return syscall(SYS_arch_prctl, ARCH_GET_GS, &base) == 0 && base == (uint64_t)(uintptr_t)&gs_word;
 }
 
 /* ---- registers ---- */
