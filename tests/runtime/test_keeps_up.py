@@ -122,3 +122,27 @@ def test_stops_before_the_disk_is_full(dynprof, ping_pong, tmp_path):
     finally:
         dynprof.close()
         subprocess.run(["umount", str(small)], check=True)
+
+
+def nice_becomes(run, nice, within_s):
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if os.getpriority(os.PRIO_PROCESS, run.pid) == nice:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_priority_is_raised_only_while_it_is_late(dynprof, spawn, tmp_path):
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    target = spawn([sys.executable, "-c", "print('ready', flush=True)\nwhile True: sum(range(1000))"])
+    run, _ = begin(dynprof, target, tmp_path / "out")
+    # Where others use all CPUs it is late now and then.
+    assert nice_becomes(run, usual, 30)
+    run.signal(signal.SIGSTOP)
+    time.sleep(0.2)
+    run.signal(signal.SIGCONT)
+    assert nice_becomes(run, -20, 10)
+    assert nice_becomes(run, usual, 30)
+    run.interrupt()
+    assert run.wait(60).rc == 0

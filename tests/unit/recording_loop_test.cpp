@@ -29,11 +29,13 @@ class RecordingLoopTest : public ::testing::Test {
   }
   // Runs until stop_requested, or another reason.
   std::string run() {
+    ReaderPriority priority;
     ProcessFollower follower(options, sources, targets, notes, {});
     EXPECT_TRUE(follower.examine().has_value());
     EXPECT_TRUE(follower.begin().has_value());
-    RecordingLoop loop({options, hooks, sources, follower, targets, notes, recording.writer()},
-                       monotonic_ns());
+    RecordingLoop loop(
+        {options, hooks, sources, follower, targets, notes, recording.writer(), priority},
+        monotonic_ns());
     std::string reason = loop.run();
     sources.detach();
     loop.read_rest();

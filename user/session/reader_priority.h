@@ -1,5 +1,5 @@
-// The priority of the calling thread: it runs as soon as it has something to do while an UrgentPriority
-// lives, and gives way to everything else after give_way().
+// The priority of the thread that reads events: as it was started while it keeps up, the highest while the ring is filling
+// up. So it takes a CPU from the target only where events, or names of what was freed meanwhile, would be lost.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,17 +10,37 @@
 
 namespace dynprof {
 
-// We need little time, but at once: the shortest slice lets a waking thread preempt (Linux 6.12; older
-// kernels look at the nice value alone).
-class UrgentPriority {
+// Of the calling thread, which uses it alone. Needs CAP_SYS_NICE; without it nothing changes.
+class ReaderPriority {
  public:
-  UrgentPriority() : before_(getpriority(PRIO_PROCESS, 0)) { set(-20, kShortestSliceNs); }
-  ~UrgentPriority() { set(before_, 0); }
-  UrgentPriority(const UrgentPriority&) = delete;
-  UrgentPriority& operator=(const UrgentPriority&) = delete;
+  ReaderPriority() : before_(getpriority(PRIO_PROCESS, 0)) {}
+  ~ReaderPriority() { lower(); }
+  ReaderPriority(const ReaderPriority&) = delete;
+  ReaderPriority& operator=(const ReaderPriority&) = delete;
+
+  // After each turn: whether events were left, and by how much it came later than it had asked for.
+  void follow(std::uint64_t now_ns, bool left, std::uint64_t late_ns) {
+    if (left || late_ns > kLateNs) {
+      raise();
+      calm_at_ns_ = now_ns + kCalmNs;
+    } else if (raised_ && now_ns >= calm_at_ns_) {
+      lower();
+    }
+  }
+  // The shortest slice lets a waking thread preempt (Linux 6.12; older kernels look at the nice value alone).
+  void raise() {
+    if (!raised_) set(-20, kShortestSliceNs);
+    raised_ = true;
+  }
+  void lower() {
+    if (raised_) set(before_, 0);
+    raised_ = false;
+  }
 
  private:
   static constexpr std::uint64_t kShortestSliceNs = 100'000;
+  static constexpr std::uint64_t kLateNs = 10'000'000;
+  static constexpr std::uint64_t kCalmNs = 1'000'000'000;
 
   static void set(int nice, std::uint64_t slice_ns) {
     struct {  // struct sched_attr of linux/sched/types.h, which glibc's headers clash with
@@ -37,6 +57,8 @@ class UrgentPriority {
   }
 
   int before_;
+  bool raised_ = false;
+  std::uint64_t calm_at_ns_ = 0;
 };
 
 // For the work after the recording; permanent, since raising the priority again would require rights.

@@ -10,6 +10,7 @@ namespace dynprof {
 namespace {
 
 constexpr int kPollMs = 20;
+constexpr std::uint64_t kMsNs = 1'000'000;
 constexpr std::uint64_t kTickNs = 20'000'000;
 constexpr std::uint64_t kFlushEveryNs = 1'000'000'000;
 constexpr std::uint64_t kProgressEveryNs = 250'000'000;
@@ -38,7 +39,7 @@ RecordingLoop::RecordingLoop(const LoopParts& parts, std::uint64_t since_ns)
                .launched = parts.options.launched}) {}
 
 std::string RecordingLoop::run() {
-  auto& [options, hooks, sources, follower, targets, notes, writer] = parts_;
+  auto& [options, hooks, sources, follower, targets, notes, writer, priority] = parts_;
   follower.write_begin(writer);
   const std::uint64_t flush_every = options.max_bytes ? StopRules::kSpaceCheckNs : kFlushEveryNs;
   std::uint64_t next_flush = since_ns_ + flush_every;
@@ -46,9 +47,12 @@ std::string RecordingLoop::run() {
   bool all_read = true;
   while (true) {
     pollfd ring = {sources.kernel->ring_fd(), POLLIN, 0};
-    if (all_read) poll(&ring, 1, ms_until(next_due, kPollMs));
+    const int wait_ms = all_read ? ms_until(next_due, kPollMs) : 0;
+    const std::uint64_t expected = monotonic_ns() + static_cast<std::uint64_t>(wait_ms) * kMsNs;
+    if (all_read) poll(&ring, 1, wait_ms);
     const std::uint64_t now = monotonic_ns();
     all_read = consume();
+    priority.follow(now, !all_read, now > expected ? now - expected : 0);
     if (sources.off_cpu && now >= next_tick) {
       sources.off_cpu->tick();
       next_tick = now + kTickNs;

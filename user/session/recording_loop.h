@@ -11,6 +11,7 @@
 #include "user/session/event_router.h"
 #include "user/session/notes.h"
 #include "user/session/process_follower.h"
+#include "user/session/reader_priority.h"
 #include "user/session/session.h"
 #include "user/session/session_losses.h"
 #include "user/session/session_options.h"
@@ -30,6 +31,7 @@ struct LoopParts {
   Targets& targets;
   Notes& notes;
   RecordingWriter& writer;
+  ReaderPriority& priority;
 };
 
 class RecordingLoop {

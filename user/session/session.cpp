@@ -10,11 +10,11 @@
 #include "user/session/machine_cpu.h"
 #include "user/session/notes.h"
 #include "user/session/process_follower.h"
+#include "user/session/reader_priority.h"
 #include "user/session/recording_loop.h"
 #include "user/session/session_meta.h"
 #include "user/session/sources.h"
 #include "user/session/targets.h"
-#include "user/session/urgent_priority.h"
 #include "user/target/clock.h"
 #include "user/target/read_losses.h"
 
@@ -53,11 +53,11 @@ class LiveSession final : public Session {
   }
 
   Result<SessionStatus> run(RecordingWriter& writer) override {
-    // A code object seen in a sample may be freed before our turn comes on a busy machine.
-    std::optional<UrgentPriority> urgent(std::in_place);
-    RecordingLoop loop({options_, hooks_, sources_, *follower_, targets_, notes_, writer},
+    ReaderPriority priority;
+    RecordingLoop loop({options_, hooks_, sources_, *follower_, targets_, notes_, writer, priority},
                        sampling_since_ns_);
     trailer_.reason = loop.run();
+    priority.raise();  // what was seen last may be freed soon
     sources_.detach();
     drop_capabilities(false);  // no more probes: what follows reads memory and files
     const std::string machine =
@@ -67,7 +67,7 @@ class LiveSession final : public Session {
     if (!machine.empty())
       writer.fact({.kind = writer.string("machine"), .body = writer.blob(machine)});
     loop.begin_end();
-    urgent.reset();
+    priority.lower();
     give_way();  // what follows needs nothing of the target's memory, but for the threads that read it
     loop.write_names();
     loop.write_end();
