@@ -1,11 +1,11 @@
 """Which part of the cost is dynprof-bpf's own process: its reads of the target's memory, and the caches that it uses.
 
-    stopped_reader.py [--backend inductor] [--depth 2] [--repeat 5] [--pairs 40] [-F 99]
+    stopped_reader.py [--backend inductor] [--depth 2] [--repeat 1] [--pairs 150] [-F 99]
 
 One process compiles again and again (recompiling.py), recorded all the time. dynprof-bpf is stopped (SIGSTOP) in every
 second window: its BPF programs, probes and samples go on, but nothing reads the target's memory. Printed is by how much
 the target's CPU time of a compile is larger in the windows in which it runs, median with its 95 % confidence interval.
-Events wait in the ring meanwhile; a second before each window with it running is not measured, for it to catch up.
+Events wait in the ring meanwhile: before each window there is a pause, in which dynprof-bpf runs and catches up.
 """
 
 import argparse
@@ -19,14 +19,16 @@ from pathlib import Path
 
 import bench_cost
 
+PAUSE_S = 0.5
+
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--backend", default="inductor")
     parser.add_argument("--depth", type=int, default=2)
-    parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--pairs", type=int, default=40)
-    parser.add_argument("--fresh", type=int, default=12, help="pairs with one process: torch becomes slower with age")
+    parser.add_argument("--repeat", type=int, default=1, help="compiles in a window")
+    parser.add_argument("--pairs", type=int, default=150)
+    parser.add_argument("--fresh", type=int, default=40, help="pairs with one process: torch becomes slower with age")
     parser.add_argument("-F", "--frequency", type=int, default=99)
     options = parser.parse_args()
     if os.geteuid() != 0:
@@ -50,7 +52,7 @@ def measure(options, pairs, cxx_dir, more, seconds):
         try:
             last = stopped_window(target, run)
             for _ in range(pairs):
-                time.sleep(1)
+                time.sleep(PAUSE_S)
                 running = target.window().cpu_s
                 after = stopped_window(target, run)
                 more.append((running / ((last + after) / 2) - 1) * 100)
@@ -65,6 +67,7 @@ def measure(options, pairs, cxx_dir, more, seconds):
 
 
 def stopped_window(target, run):
+    time.sleep(PAUSE_S)
     run.signal(signal.SIGSTOP)
     try:
         return target.window().cpu_s
