@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "user/target/process.h"
@@ -23,9 +24,15 @@ void* added_argument;
 int add_result;
 int saved_threads, restored_threads, loads, initialized;
 
+bool made_at_once;  // by another thread, while the one that adds it is still in add()
+
+void make_on_a_thread() {
+  std::thread([] { EXPECT_EQ(added(added_argument), 0); }).join();
+}
 int add(int (*call)(void*), void* argument) {
   added = call;
   added_argument = argument;
+  if (made_at_once) make_on_a_thread();
   return add_result;
 }
 void* save_thread() {
@@ -56,6 +63,7 @@ class PendingStub : public testing::Test {
  protected:
   void SetUp() override {
     added = nullptr;
+    made_at_once = false;
     add_result = saved_threads = restored_threads = loads = initialized = 0;
     void* free = mmap(nullptr, 2 * kMappingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ASSERT_NE(free, MAP_FAILED);
@@ -155,6 +163,32 @@ TEST_F(PendingStub, ItsMemoryIsRemovedWithoutBeingSeen) {
   EXPECT_EQ(added(added_argument), 0);
   EXPECT_EQ(initialized, 1);
   EXPECT_FALSE(is_mapped(data_.base));
+}
+
+TEST_F(PendingStub, AnotherThreadRemovesItOnceTheMainThreadIsGone) {
+  enter();
+  EXPECT_EQ(there()->left, 1U);
+  there()->gone = 1;
+  make_on_a_thread();
+  EXPECT_EQ(initialized, 1);
+  EXPECT_FALSE(is_mapped(data_.base));
+}
+
+TEST_F(PendingStub, AnotherThreadDoesNotRemoveItUnderTheMainThread) {
+  made_at_once = true;
+  enter();
+  EXPECT_EQ(initialized, 1);
+  ASSERT_TRUE(is_mapped(data_.base));
+  EXPECT_EQ(there()->state, PendingState::kLoaded);
+  EXPECT_EQ(there()->left, 1U);
+}
+
+TEST_F(PendingStub, CancelledOnAnotherThreadItStaysUnlessTheMainThreadIsGone) {
+  enter();
+  there()->cancel = 1;
+  make_on_a_thread();
+  EXPECT_EQ(loads, 0);
+  EXPECT_TRUE(is_mapped(data_.base));
 }
 
 TEST_F(PendingStub, ACancelledCallLoadsNothingAndRemovesItsMemory) {

@@ -15,11 +15,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdio>
 #include <optional>
 #include <system_error>
 #include <thread>
 
+#include "user/inject/waiting_thread.h"
 #include "user/target/clock.h"
 #include "user/target/process.h"
 #include "user/target/remote_memory.h"
@@ -71,27 +71,19 @@ void sleep_ns(std::uint64_t ns) {
   ::nanosleep(&time, nullptr);
 }
 
-// The number of the system call that a thread waits in; nullopt while it runs.
-std::optional<long> waits_in(pid_t pid, pid_t tid) {
-  const std::string path = fmt::format("/proc/{}/task/{}/syscall", pid, tid);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             &std::fclose);
-  long call = -1;
-  if (!file || std::fscanf(file.get(), "%ld", &call) != 1 || call < 0) return std::nullopt;
-  return call;
-}
-
 // One attempt, by a thread that ends with it: the kernel then detaches what it traces, in whatever state.
 class Tracer {
  public:
   explicit Tracer(const ThreadEntry& entry) : entry_(entry), tid_(entry.thread) {}
 
   Attempt run(std::uint64_t until_ns) {
-    const auto waiting = waits_in(entry_.process, tid_);
-    if (waiting && any_of(kNotInterrupted, *waiting))
+    const auto waits = where_it_waits(entry_.process, tid_);
+    if (waits && any_of(kNotInterrupted, waits->call))
       return again("waits in a call that a stop would end");
     if (const auto stat = read_process_stat(tid_); stat && stat->state == 'D')
       return again("waits in the kernel and cannot be stopped");
+    if (entry_.locks_free && !entry_.locks_free())
+      return again("may hold a lock of its interpreter");
     be_quick();
     if (::ptrace(PTRACE_SEIZE, tid_, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEEXEC) != 0)
       return failed(

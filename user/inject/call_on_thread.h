@@ -23,8 +23,8 @@ struct ThreadEntry {
   std::vector<AddressRange> functions, libraries;
   // Whether the process is still the one that was prepared.
   std::function<bool()> unchanged;
-  // Whether no lock is held that the code takes; may be empty: it takes none that a thread could hold there. Called
-  // while the thread is stopped.
+  // Whether no lock is held that the code takes; may be empty: it takes none that a thread could hold there. Asked before
+  // the thread is stopped, which is not worth it while one is held, and again when it is.
   std::function<bool()> locks_free;
   // Whether the thread has come through; asked a few times right after it was let go, and may be false then.
   std::function<bool()> passed;

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 #include <sys/random.h>
-#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -15,9 +13,9 @@
 #include "user/inject/call_on_thread.h"
 #include "user/inject/code_padding.h"
 #include "user/inject/pending_stub.h"
+#include "user/inject/pending_watch.h"
 #include "user/inject/target_folder.h"
 #include "user/inject/target_memory.h"
-#include "user/target/awaiting_target.h"
 #include "user/target/elf_image.h"
 #include "user/target/process.h"
 #include "user/target/remote_memory.h"
@@ -183,55 +181,6 @@ std::optional<std::uint64_t> free_address(pid_t pid) {
   return at / kMappingBytes * kMappingBytes;
 }
 
-// The call as its memory in the process shows it.
-class PendingWatch {
- public:
-  PendingWatch(pid_t pid, const PendingData& data)
-      : pid_(pid), token_(data.token), address_(data.base + kDataOffset), memory_(pid) {}
-
-  // nullopt: there is no such memory, not yet or not any more.
-  std::optional<PendingState> state() {
-    std::array<std::byte, 24> head;
-    if (!memory_.read(address_, head)) return std::nullopt;
-    std::uint64_t token = 0;
-    std::uint32_t state = 0;
-    std::memcpy(&token, head.data(), sizeof token);
-    std::memcpy(&state, head.data() + offsetof(PendingData, state), sizeof state);
-    if (token != token_ || state > static_cast<std::uint32_t>(PendingState::kCancelled))
-      return std::nullopt;
-    return static_cast<PendingState>(state);
-  }
-  // Whether the thread has left the padding; if so, the call is told that this was seen. Read here and now:
-  // memory that is not there yet would be read by another process (remote_memory.h), later.
-  bool see_in_page() {
-    if (seen_) return true;
-    std::array<std::uint64_t, 3> head{};
-    const iovec local = {head.data(), sizeof head};
-    const iovec remote = {reinterpret_cast<void*>(address_), sizeof head};
-    const AwaitingTarget awaiting(pid_);
-    if (::process_vm_readv(pid_, &local, 1, &remote, 1, 0) != sizeof head || head[0] != token_ ||
-        static_cast<std::uint32_t>(head[2]) == 0)
-      return false;
-    static_cast<void>(write_value<std::uint32_t>(pid_, address_ + offsetof(PendingData, seen), 1));
-    seen_ = true;
-    return true;
-  }
-  void cancel() {
-    static_cast<void>(
-        write_value<std::uint32_t>(pid_, address_ + offsetof(PendingData, cancel), 1));
-  }
-  std::string error_text() {
-    return memory_.read_c_string(address_ + offsetof(PendingData, error), sizeof PendingData::error)
-        .value_or("?");
-  }
-
- private:
-  pid_t pid_;
-  std::uint64_t token_, address_;
-  ProcessMemory memory_;
-  bool seen_ = false;
-};
-
 bool maps(pid_t pid, const std::string& library) {
   const auto mappings = read_mappings(pid);
   return mappings && std::any_of(mappings->begin(), mappings->end(), [&](const Mapping& m) {
@@ -390,10 +339,14 @@ Result<Loaded> load_by_pending_call(const PythonRuntime& python, const std::stri
 
   auto deadline = Clock::now() + limits.safe_point;
   for (bool begun = false;; std::this_thread::sleep_for(kPoll)) {
+    watch.see_gone();
     const auto state = watch.state();
     if (!state || *state == PendingState::kLoaded) {
       const auto gone = Clock::now() + kAfterCancel;
-      while (watch.state() && Clock::now() < gone) std::this_thread::sleep_for(kPoll);
+      while (watch.state() && Clock::now() < gone) {
+        watch.see_gone();
+        std::this_thread::sleep_for(kPoll);
+      }
       if (maps(pid, path)) return loaded;
       return error(fmt::format("process {} has ended, or did not load {}", pid, path));
     }

@@ -36,6 +36,8 @@ asm(R"(
   .set D_LIBRARY, 128
   .set D_ERROR, 768
   .set D_SEEN, 1008
+  .set D_GONE, 1012
+  .set D_LEFT, 1016
   .set D_XSAVE, 1024
   .set MAPPING, 0x10000
   .set DATA, 0x1000
@@ -59,7 +61,7 @@ asm(R"(
   push %rbx
 .endm
   .set SAVED_ADDRESS, 11 * 8
-.macro RESTORE_REGISTERS_AND_GO_ON
+.macro RESTORE_REGISTERS
   pop %rbx
   pop %r11
   pop %r10
@@ -71,7 +73,6 @@ asm(R"(
   pop %rcx
   pop %rax
   popfq
-  ret $RED_ZONE
 .endm
 
 # Entered with any registers, and the address to go on at in the base of GS.
@@ -119,7 +120,8 @@ dynprof_stub_entry:
   mov $11, %eax                # munmap
   syscall
 1:
-  RESTORE_REGISTERS_AND_GO_ON
+  RESTORE_REGISTERS
+  ret $RED_ZONE
 
 # At the beginning of the mapping.
   .balign 16
@@ -152,18 +154,32 @@ dynprof_stub_page:
   xor %edx, %edx
   xrstor64 D_XSAVE(%rbx)
   mov D_STACK(%rbx), %rsp
-  RESTORE_REGISTERS_AND_GO_ON
+  RESTORE_REGISTERS
+  movl $1, dynprof_stub_page+DATA+D_LEFT(%rip)
+  ret $RED_ZONE
 
-# int call(struct PendingData*), at a safe point, with the GIL held.
+# int call(struct PendingData*), at a safe point, with the GIL held. This memory may be removed once the thread that added the
+# call is out of it, and it is known that the padding is free. The main thread added it: if it makes the call, it is out.
 3:
   push %rbx
   push %rbp
   push %r12
+  push %r13
+  push %r14
   mov %rdi, %rbx
   mov $39, %eax                # getpid
   syscall
   cmp %eax, D_PROCESS(%rbx)
   jne 7f
+  mov $186, %eax               # gettid
+  syscall
+  lea D_SEEN(%rbx), %r13       # what is waited for
+  xor %r14d, %r14d
+  cmp %eax, D_PROCESS(%rbx)
+  je 12f
+  lea D_GONE(%rbx), %r13
+  inc %r14d                    # another thread than the main one
+12:
   mov $4, %eax
   xchg %eax, D_STATE(%rbx)
   cmpl $0, D_CANCEL(%rbx)
@@ -186,7 +202,7 @@ dynprof_stub_page:
   # call may have ended, so it is waited for a little, without the GIL.
   mov $1000, %ebp
 5:
-  cmpl $0, D_SEEN(%rbx)
+  cmpl $0, (%r13)
   jne 5f
   lea 10f(%rip), %rdi
   xor %esi, %esi
@@ -197,7 +213,7 @@ dynprof_stub_page:
 5:
   mov %r12, %rdi
   call *D_RESTORE_THREAD(%rbx)
-  jmp 7f
+  jmp 13f
   .balign 8
 10:
   .quad 0, 100000
@@ -218,18 +234,29 @@ dynprof_stub_page:
   mov %r12, %rdi
   call *D_RESTORE_THREAD(%rbx)
   movl $6, D_STATE(%rbx)
+  jmp 14f
+6:
+  movl $7, D_STATE(%rbx)
+13:
+  test %r14d, %r14d
+  jz 7f
+  cmpl $0, D_GONE(%rbx)
+  jne 7f
+14:
   xor %eax, %eax
+  pop %r14
+  pop %r13
   pop %r12
   pop %rbp
   pop %rbx
   ret
-6:
-  movl $7, D_STATE(%rbx)
 7:
   # munmap() returns to our caller, with our own result: 0.
   lea -DATA(%rbx), %rdi
   mov $MAPPING, %esi
   mov D_MUNMAP(%rbx), %rax
+  pop %r14
+  pop %r13
   pop %r12
   pop %rbp
   pop %rbx

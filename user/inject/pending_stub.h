@@ -30,13 +30,14 @@ inline constexpr std::uint64_t kDataOffset = 0x1000;  // of PendingData in the m
 
 enum class PendingState : std::uint32_t {
   kNothing = 0,
-  kInPage = 1,     // the padding is not used any more
-  kAdded = 2,      // it waits for a safe point
-  kFull = 3,       // the interpreter has no room for another pending call
-  kLoading = 4,    // it has begun, and `cancel` is not looked at any more
-  kLoaded = 5,     // the mapping is removed once it was seen, or a moment later
-  kFailed = 6,     // `error` says why; the mapping stays
-  kCancelled = 7,  // then the mapping is removed
+  kInPage = 1,   // the padding is not used any more
+  kAdded = 2,    // it waits for a safe point
+  kFull = 3,     // the interpreter has no room for another pending call
+  kLoading = 4,  // it has begun, and `cancel` is not looked at any more
+  kLoaded = 5,  // the mapping is removed: by the main thread once `seen` is set, or a moment later;
+                // by any other one if `gone` is set until then
+  kFailed = 6,  // `error` says why; the mapping stays
+  kCancelled = 7,  // the same
 };
 
 struct PendingData {
@@ -56,7 +57,9 @@ struct PendingData {
   // Not copied.
   char error[240];
   std::uint32_t seen;  // this program knows that the padding is not used any more
-  std::uint32_t unused[3];
+  std::uint32_t gone;  // ... and that the thread is out of this memory
+  std::uint32_t left;  // the thread has one instruction here before it
+  std::uint32_t unused;
 };
 static_assert(offsetof(PendingData, seen) == 1008 && offsetof(PendingData, state) == 16 &&
               offsetof(PendingData, process) == 24 &&
