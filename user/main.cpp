@@ -1,5 +1,7 @@
 // dynprof-bpf: attaches to a live Python process that runs torch.compile and shows, per compile trace
 // id, where the time goes.
+#include <malloc.h>
+
 #include <exception>
 #include <string>
 #include <string_view>
@@ -54,6 +56,8 @@ int main(int argc, char** argv) {
   using namespace dynprof;
   if (argc == 2 && argv[1] == std::string_view(kPlaceHelperVerb)) return run_place_helper();
   if (argc == 2 && argv[1] == std::string_view(kNameHelperVerb)) return run_name_helper();
+  // Threads that read the target live for a moment. An arena of malloc's for each would keep what the largest one used.
+  mallopt(M_ARENA_MAX, 1);
   prepare_standard_streams();
   PlaceReader::set_helper("/proc/self/exe");
   set_long_names(LongNames("/proc/self/exe"));

@@ -1,5 +1,6 @@
 #include "user/torch/torch_facts.h"
 
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
@@ -205,6 +206,7 @@ void TorchFacts::take(Reading reading) {
   GeneratedLimits limits;
   limits.total_bytes = kGeneratedBytes;
   generated_ = merge_generated(std::move(generated_), std::move(*reading.generated), limits);
+  malloc_trim(0);  // what was read for it, often tens of megabytes, lies around what is kept of it
 }
 
 void TorchFacts::take_history(std::optional<CompileHistory> found) {
