@@ -59,9 +59,9 @@ def pythons():
     return [python for python in found if (3, 10) <= python.minor <= (3, 15)]
 
 
-def loader(pid, milliseconds):
+def loader(pid, milliseconds, *options):
     return subprocess.Popen(
-        [TOOL, str(pid), LIBRARY, str(milliseconds)],
+        [TOOL, str(pid), LIBRARY, str(milliseconds), *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -126,7 +126,7 @@ def load_once(python, kind, folder, row, chance, stops):
     target = Target(python, kind, folder)
     what = f"{python} {kind}"
     time.sleep(chance.uniform(0, 0.03))
-    tool = loader(target.pid, patience_ms(python, kind))
+    tool = loader(target.pid, patience_ms(python, kind), "in-place")
     try:
         out, err = tool.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
