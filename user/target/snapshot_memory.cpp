@@ -11,7 +11,8 @@ void SnapshotMemory::clear() {
 }
 
 void SnapshotMemory::renew() {
-  std::erase_if(pages_, [&](const Page& page) { return page.unused >= kept_renewals_; });
+  std::erase_if(pages_,
+                [&](const Page& page) { return !page.there || page.unused >= kept_renewals_; });
   // Neighbours next to each other, so that they are read as one range.
   std::sort(pages_.begin(), pages_.end(),
             [](const Page& a, const Page& b) { return a.address < b.address; });
@@ -86,6 +87,7 @@ void SnapshotMemory::read_one(RemoteRange& range) {
   range.done = 0;
   while (range.done < range.into.size()) {
     std::uint64_t at = range.address + range.done;
+    if (at < kPageBytes) return;  // by a null pointer: nothing is ever there
     std::uint64_t offset = at % kPageBytes;
     std::size_t page = find(at - offset);
     if (page == kMaxPages) {

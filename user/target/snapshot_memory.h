@@ -29,7 +29,8 @@ class SnapshotMemory final : public RemoteMemory {
   void read_many(std::span<RemoteRange> ranges) override;
   RemoteMemory& current() override { return memory_.current(); }
 
-  // Fetches all pages held anew, by rising address; but those that were not asked for (see keep_unused) are given up.
+  // Fetches all pages held anew, by rising address; but those that were not asked for (see keep_unused), or were not
+  // there, are given up.
   void renew();
   // Holds nothing any more.
   void clear();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -74,9 +75,34 @@ std::shared_ptr<const CodeFile> unreadable(std::string problem) {
   return file;
 }
 
+// This program's; empty: it has none.
+const std::vector<std::uint8_t>& own_vdso() {
+  static const std::vector<std::uint8_t> image = [] {
+    std::vector<std::uint8_t> bytes;
+    const auto mappings = read_mappings(::getpid());
+    if (!mappings) return bytes;
+    for (const Mapping& mapping : *mappings) {
+      if (mapping.path != "[vdso]" || mapping.end - mapping.start > kMaxVdso) continue;
+      const auto* begin = reinterpret_cast<const std::uint8_t*>(mapping.start);
+      bytes.assign(begin, begin + (mapping.end - mapping.start));
+    }
+    return bytes;
+  }();
+  return image;
+}
+
+// All 64-bit programs have the same. In a process that has just begun it is not in memory yet, and reading it there
+// would make the kernel map it.
+bool has_our_vdso(const Mapping& mapping) {
+  constexpr std::uint64_t kFirstOf64Bits = 1ULL << 32;
+  return mapping.start >= kFirstOf64Bits && !own_vdso().empty() &&
+         mapping.end - mapping.start == own_vdso().size();
+}
+
 }  // namespace
 
 Result<std::vector<std::uint8_t>> read_vdso(pid_t pid, const Mapping& mapping) {
+  if (has_our_vdso(mapping)) return own_vdso();
   std::vector<std::uint8_t> image(
       static_cast<std::size_t>(std::min(mapping.end - mapping.start, kMaxVdso)));
   ProcessMemory memory(pid);

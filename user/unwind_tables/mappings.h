@@ -72,7 +72,8 @@ class CodeFiles {
   std::map<std::string, std::shared_ptr<const CodeFile>> vdsos_;  // by key
 };
 
-// The vdso's image as it lies in the process, at most 64 KiB.
+// The image of the vdso of a process, at most 64 KiB: this program's, which all 64-bit programs have, or one of another
+// size as it lies in the process.
 Result<std::vector<std::uint8_t>> read_vdso(pid_t pid, const Mapping& mapping);
 
 }  // namespace dynprof
