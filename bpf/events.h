@@ -336,7 +336,7 @@ struct dp_thread_time {
   __u64 wake_ns;  /* woken up since, 0: not yet, or not traced */
   __u64 delay_ns; /* sched_info.run_delay as it left the CPU */
   __u64 cpu_ns;
-  __u64 exec_ns; /* its CPU time as the scheduler has it, at out_ns */
+  __u64 exec_ns; /* its CPU time as the scheduler has it, at out_ns; 0: not known */
   __u64 stack;
   __s32 call;
   __u16 mode;

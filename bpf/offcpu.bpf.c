@@ -112,8 +112,9 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct task_
 static __always_inline bool switch_out(struct dp_thread_time* place, struct task_struct* task,
                                        bool preempted, __u32 state, __u64 now) {
   __u64 exec_ns = task->se.sum_exec_runtime;
-  /* It was taken for waiting when the recording began, but it was running. */
-  if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH))
+  /* It was running when the recording began, or nothing tells that it was not. */
+  if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH) &&
+      ((place->flags & DP_WAIT_PREEMPTED) || !place->exec_ns))
     place->in_ns = place->out_ns;
   else if (place->out_ns)
     end_untold_wait(place, exec_ns, now);

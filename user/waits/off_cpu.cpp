@@ -90,6 +90,7 @@ dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
   std::string call, argument;
   file >> call >> argument;
   if (call == "running") place.flags |= DP_WAIT_PREEMPTED;
+  std::ifstream(fmt::format("/proc/{}/task/{}/schedstat", pid, tid)) >> place.exec_ns;
   int number = -1;
   std::from_chars(call.data(), call.data() + call.size(), number);
   place.call = number;
