@@ -1,33 +1,21 @@
 #include "user/inject/pending_watch.h"
 
-#include <fmt/format.h>
 #include <sys/uio.h>
 
 #include <array>
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 
 #include "user/inject/target_memory.h"
 #include "user/inject/waiting_thread.h"
 #include "user/target/awaiting_target.h"
+#include "user/target/thread_run_time.h"
 
 namespace dynprof {
 namespace {
 
 // A thread that has run for so long has made one instruction, whatever interrupted it.
 constexpr std::uint64_t kSurelyNs = 2'000'000;
-
-// For how long a thread was on a CPU; nullopt where the kernel does not tell.
-std::optional<std::uint64_t> run_time_ns(pid_t pid, pid_t tid) {
-  const std::string path = fmt::format("/proc/{}/task/{}/schedstat", pid, tid);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             &std::fclose);
-  unsigned long long ran = 0;
-  if (!file || std::fscanf(file.get(), "%llu", &ran) != 1) return std::nullopt;
-  return ran;
-}
 
 }  // namespace
 
@@ -68,7 +56,7 @@ bool PendingWatch::see_in_page() {
 void PendingWatch::see_gone() {
   if (gone_ || !state()) return;
   if (memory_.read<std::uint32_t>(address_ + offsetof(PendingData, left)) != 1U) return;
-  const std::uint64_t ran_ns = run_time_ns(pid_, pid_).value_or(0);
+  const std::uint64_t ran_ns = thread_run_time_ns(pid_, pid_).value_or(0);
   if (!ran_when_left_ns_) ran_when_left_ns_ = ran_ns;
   if (!is_outside(ran_ns)) return;
   write_flag(offsetof(PendingData, gone));

@@ -20,6 +20,7 @@
 #include "user/kernel/bpf_object.h"
 #include "user/kernel/pid_namespace.h"
 #include "user/target/clock.h"
+#include "user/target/thread_run_time.h"
 #include "user/waits/wait_kind.h"
 #include "user/waits/wait_stacks.h"
 
@@ -90,7 +91,7 @@ dp_thread_time thread_now(pid_t pid, pid_t tid, std::uint64_t now_ns) {
   std::string call, argument;
   file >> call >> argument;
   if (call == "running") place.flags |= DP_WAIT_PREEMPTED;
-  std::ifstream(fmt::format("/proc/{}/task/{}/schedstat", pid, tid)) >> place.exec_ns;
+  place.exec_ns = thread_run_time_ns(pid, tid).value_or(0);
   int number = -1;
   std::from_chars(call.data(), call.data() + call.size(), number);
   place.call = number;
