@@ -11,20 +11,19 @@ comes from a call of the same name. NOT YET RUN on a GPU.
 """
 
 import argparse
-import os
-import re
 import statistics
-import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "compat")]
+sys.path[:0] = [str(ROOT / "tests" / "compat"), str(ROOT / "tests" / "gpu")]
 
 import check_chrome_trace  # noqa: E402
 import check_kineto  # noqa: E402
+from told_job import REFUSED, TRACED, WITHOUT, Job, Recording  # noqa: E402
+
+TRAIN = ROOT / "tests" / "gpu" / "train_job.py"
 
 ON_GPU = check_kineto.ON_GPU
 
@@ -67,73 +66,6 @@ def compare(ours, theirs):
     return wrong
 
 
-class Job:
-    def __init__(self, build, library=True):
-        path = str(build / "libdynprof_cupti.so") if library else "none"
-        environment = {**os.environ, "CUDA_INJECTION64_PATH": path}
-        self.process = subprocess.Popen(
-            [sys.executable, ROOT / "tests" / "gpu" / "train_job.py"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=environment,
-        )
-        self.await_line("ready")
-
-    def end(self):
-        self.process.stdin.write("exit\n")
-        self.process.stdin.close()
-        if self.process.wait(60) != 0:
-            raise SystemExit("the job failed")
-
-    def await_line(self, word):
-        for line in self.process.stdout:
-            if line.startswith(word):
-                return
-        raise SystemExit("the job ended")
-
-    def work(self, path=""):
-        began = time.monotonic()
-        self.process.stdin.write(f"work {path}\n")
-        self.process.stdin.flush()
-        self.await_line("done")
-        return time.monotonic() - began
-
-
-def await_text(path, pattern, timeout=60):
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        found = re.search(pattern, path.read_text())
-        if found:
-            return found[0]
-        time.sleep(0.05)
-    raise SystemExit(f"{pattern!r} never came:\n{path.read_text()}")
-
-
-TRACED, REFUSED = "is traced", "another CUPTI client"
-WITHOUT = "without libdynprof_cupti.so"
-
-
-def record(build, folder, job, name, mode="on", sign=TRACED):
-    """One recording of one round of work; how long the work took, how long attaching, and what of
-    `sign` was said."""
-    log = folder / f"{name}.log"
-    with open(log, "w") as errors:
-        recorder = subprocess.Popen(
-            [build / "dynprof-bpf", "record", "--gpu", mode, "--pid", str(job.process.pid),
-             "--no-svg", "-o", folder / name],
-            stderr=errors,
-        )  # fmt: skip
-    began = time.monotonic()
-    said = await_text(log, sign)
-    attached = time.monotonic() - began
-    seconds = job.work()
-    recorder.send_signal(2)
-    if recorder.wait(120) != 0:
-        raise SystemExit(log.read_text())
-    return seconds, attached, said
-
-
 def traced_calls(directory):
     """How often each call was made, by (name, callback id)."""
     trace = check_chrome_trace.load(directory / "trace.json.gz")
@@ -145,18 +77,24 @@ def traced_calls(directory):
 
 
 def run(build, folder):
-    job = Job(build)
+    job = Job(TRAIN, build / "libdynprof_cupti.so").await_ready()
     idle = min(job.work() for _ in range(3))
-    first, attach_first, _ = record(build, folder, job, "first")
-    second, attach_again, _ = record(build, folder, job, "second")
+
+    def record(job, name, mode="on", sign=TRACED):
+        recording = Recording(build, folder, job, name, mode, sign)
+        seconds = job.work()
+        return seconds, recording.stop()
+
+    first, attached = record(job, "first")
+    second, again = record(job, "second")
     after = min(job.work() for _ in range(3))
     # torch.profiler keeps its CUPTI subscription for the rest of the process, or did up to mid-2026.
     job.work(folder / "theirs.json")
-    _, _, said = record(build, folder, job, "third", "auto", f"{TRACED}|{REFUSED}")
+    _, third = record(job, "third", "auto", f"{TRACED}|{REFUSED}")
     job.end()
-    plain = Job(build, library=False)
+    plain = Job(TRAIN).await_ready()
     bare = min(plain.work() for _ in range(3))
-    probed, _, _ = record(build, folder, plain, "probed", "auto", WITHOUT)
+    probed, _ = record(plain, "probed", "auto", WITHOUT)
     plain.end()
 
     theirs = check_chrome_trace.load(folder / "theirs.json")
@@ -172,9 +110,10 @@ def run(build, folder):
           f" {first:.3f} and {second:.3f} s recorded, {after:.3f} s after,"
           f" {probed:.3f} s by probes")  # fmt: skip
     print(f"  B calls by callback id (211: cudaLaunchKernel, 505: CUDA 13's own): {dict(calls)}")
-    print(f"  C attaching to a job that runs: {attach_first:.2f} s, again: {attach_again:.2f} s")
+    print(f"  C attaching to a job that runs: {attached.attach_seconds:.2f} s, again:"
+          f" {again.attach_seconds:.2f} s")  # fmt: skip
     print("  D the graphs were captured before: see whether kernels of graphs differ below")
-    print(f"  E after torch.profiler: {said}")
+    print(f"  E after torch.profiler: {third.said}")
     print(f"  F by probes on the driver: {dict(traced_calls(folder / 'probed'))}")
     for text in wrong:
         print(f"WRONG {text}")

@@ -1,7 +1,8 @@
 """A torch.compile training job on a real GPU, the same work at each request.
 
     train_job.py            waits for lines on stdin:
-        work PATH           runs the work; PATH "": bare; else under torch.profiler, trace to PATH
+        work PATH           20 steps; PATH "": bare; else under torch.profiler, trace to PATH
+        steps N             N steps
         exit
 
 The work: a compiled model with Inductor and Triton kernels, forward and backward; a matrix product
@@ -10,6 +11,7 @@ ways. Everything was compiled, and the graphs captured, before it says `ready`.
 """
 
 import os
+import select
 import sys
 
 import torch
@@ -31,8 +33,8 @@ def make():
     def graphed(y):
         return (y.sin() @ y.T).relu().sum()
 
-    def work():
-        for _ in range(STEPS):
+    def work(steps=STEPS):
+        for _ in range(steps):
             optimizer.zero_grad(set_to_none=True)
             loss = compiled(x).square().mean()
             loss.backward()
@@ -46,16 +48,29 @@ def make():
     return work
 
 
+def lines():
+    """Those of stdin. Python code runs while it waits, as in a job that works, so that the library can be loaded."""
+    while True:
+        while not select.select([0], [], [], 0.01)[0]:
+            pass
+        line = sys.stdin.readline()
+        if not line:
+            return
+        yield line
+
+
 def main():
     work = make()
     for _ in range(3):
         work()
     print(f"ready {os.getpid()}", flush=True)
-    for line in sys.stdin:
+    for line in lines():
         verb, _, path = line.strip().partition(" ")
         if verb == "exit":
             return
-        if path:
+        if verb == "steps":
+            work(int(path))
+        elif path:
             activities = torch.profiler.ProfilerActivity
             with torch.profiler.profile(activities=[activities.CPU, activities.CUDA]) as profiler:
                 work()

@@ -1,0 +1,97 @@
+"""A job on a GPU that works when it is told to, and recordings of it: for the checks beside this file."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TRACED, REFUSED = "is traced", "another CUPTI client"
+WITHOUT = "without libdynprof_cupti.so"
+
+
+class Job:
+    """program: answers `ready` once it is, and each line on its standard input by `done ...`.
+
+    library: None, or libdynprof_cupti.so, which the CUDA driver then loads at the start."""
+
+    def __init__(self, program, library=None, arguments=()):
+        self.process = subprocess.Popen(
+            [sys.executable, program, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "CUDA_INJECTION64_PATH": str(library or "none")},
+        )
+        self.pid = self.process.pid
+
+    def await_ready(self):
+        self._await_line("ready")
+        return self
+
+    def tell(self, line):
+        """What the job answers, without `done`."""
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+        return self._await_line("done").split()[1:]
+
+    def work(self, path=""):
+        """One round of train_job.py's work, under torch.profiler if there is a path; how long it took."""
+        began = time.monotonic()
+        self.tell(f"work {path}")
+        return time.monotonic() - began
+
+    def end(self):
+        self.process.stdin.write("exit\n")
+        self.process.stdin.close()
+        if self.process.wait(60) != 0:
+            raise SystemExit(f"the job ended with {self.process.returncode}")
+
+    def maps(self):
+        """The files that are mapped, and how many mappings there are."""
+        lines = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
+        return {line.split(maxsplit=5)[5] for line in lines if "/" in line}, len(lines)
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.pid}/task"))
+
+    def _await_line(self, word):
+        for line in self.process.stdout:
+            if line.startswith(word):
+                return line
+        raise SystemExit(f"the job ended with {self.process.wait()}")
+
+
+class Recording:
+    """`dynprof-bpf record` of a job, from when it has said `sign`."""
+
+    def __init__(self, build, folder, job, name, mode="on", sign=TRACED, options=()):
+        self.folder, self.log = folder / name, folder / f"{name}.log"
+        with open(self.log, "w") as errors:
+            self.process = subprocess.Popen(
+                [build / "dynprof-bpf", "record", "--gpu", mode, "--pid", str(job.pid), "--no-svg",
+                 "-o", self.folder, *options],
+                stderr=errors,
+            )  # fmt: skip
+        began = time.monotonic()
+        self.said = self._await_text(sign)
+        self.attach_seconds = time.monotonic() - began
+
+    def stop(self):
+        began = time.monotonic()
+        self.process.send_signal(2)
+        if self.process.wait(120) != 0:
+            raise SystemExit(self.log.read_text())
+        self.stop_seconds = time.monotonic() - began
+        return self
+
+    def _await_text(self, pattern, timeout=60):
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and self.process.poll() is None:
+            found = re.search(pattern, self.log.read_text())
+            if found:
+                return found[0]
+            time.sleep(0.02)
+        self.process.kill()
+        raise SystemExit(f"{pattern!r} never came:\n{self.log.read_text()}")
