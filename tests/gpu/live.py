@@ -5,8 +5,8 @@
 
 The job is tests/gpu/train_job.py: everything is compiled, and its CUDA graphs captured, before the first recording.
 N recordings of one round of work each must show the same work; after all of them the job must map the same files as
-after the first, and have no more threads. A recording of N steps must show that work N / 20 times. A run
-under torch.profiler afterwards must show the same as a round. Then, in a job of its own, torch.profiler comes first.
+after the first, and have no more threads. A recording of N steps must show that work N / 20 times. Then torch.profiler:
+while recorded; afterwards, when it must show the same as a round; and first of all, in a job of its own.
 """
 
 import argparse
@@ -29,6 +29,10 @@ STEPS_OF_A_ROUND = 20
 
 def counts(trace):
     return Counter({key: len(found) for key, found in compare.work_of(trace).items()})
+
+
+def kernels(work):
+    return sum(n for (kind, _), n in work.items() if kind == "kernel")
 
 
 def differences(what, found, wanted):
@@ -105,12 +109,24 @@ def many_steps(options, job, round_counts):
     return differences(f"{options.steps} steps", counts(trace), wanted) + wrong
 
 
-def profiler_after(options, job, round_counts):
+def profiler_after(options, job):
     job.work(options.folder / "theirs.json")
     theirs = check_chrome_trace.load(options.folder / "theirs.json")
     ours = check_chrome_trace.load(options.folder / "live0" / "trace.json.gz")
-    wrong = [f"torch.profiler after: {text}" for text in compare.compare(ours, theirs)]
-    return wrong
+    return [f"torch.profiler after: {text}" for text in compare.compare(ours, theirs)]
+
+
+def profiler_during(options, job, round_counts):
+    """The job must go on, and the recording must have all of the work. What torch.profiler gets is printed."""
+    recording = Recording(options.build, options.folder, job, "during")
+    job.work(options.folder / "during.json")
+    job.work()
+    recording.stop()
+    theirs = counts(check_chrome_trace.load(options.folder / "during.json"))
+    print(f"  torch.profiler while recorded: {kernels(theirs)} kernels of {kernels(round_counts)}")
+    ours = counts(check_chrome_trace.load(recording.folder / "trace.json.gz"))
+    wanted = Counter({key: 2 * n for key, n in round_counts.items()})
+    return differences("with torch.profiler", ours, wanted)
 
 
 def profiler_before(options, job):
@@ -120,7 +136,7 @@ def profiler_before(options, job):
     recording.stop()
     print(f"  attaching where torch.profiler was used: {recording.said!r}")
     work = counts(check_chrome_trace.load(recording.folder / "trace.json.gz"))
-    print(f"  then recorded: {sum(n for (kind, _), n in work.items() if kind == 'kernel')} kernels")
+    print(f"  then recorded: {kernels(work)} kernels")
 
 
 def main():
@@ -137,7 +153,8 @@ def main():
     other.await_ready()
     wrong, round_counts = live(options, job)
     wrong += many_steps(options, job, round_counts)
-    wrong += profiler_after(options, job, round_counts)
+    wrong += profiler_during(options, job, round_counts)
+    wrong += profiler_after(options, job)
     job.end()
     profiler_before(options, other)
     other.end()

@@ -206,6 +206,13 @@ class Inside:
     def semaphore(self, probe="gpu_launch"):
         return int.from_bytes(self._access(f"dynprof_{probe}_semaphore", 2), "little")
 
+    def await_no_listener(self, timeout=20):
+        """The probes of a process that was killed are removed one after the other after it is gone."""
+        deadline = time.monotonic() + timeout
+        while any(self.semaphore(probe) for probe in PROBES):
+            assert time.monotonic() < deadline, {probe: self.semaphore(probe) for probe in PROBES}
+            time.sleep(0.002)
+
     def raise_to(self, count):
         """What the kernel does when a profiler sets a uprobe on gpu_launch, or takes it away."""
         self._access("dynprof_gpu_launch_semaphore", data=struct.pack("<H", count))

@@ -151,11 +151,12 @@ TEST(Doctor, SettingsThatRestrictHaveALineOfTheirOwn) {
 }
 
 TEST(Doctor, Capabilities) {
-  EXPECT_EQ(capability_check(~0ULL, true).state, CheckState::kOk);
-  const Check none = capability_check(0, false);
+  EXPECT_EQ(capability_check(~0ULL, {true, true}).state, CheckState::kOk);
+  const Check none = capability_check(0, {});
   EXPECT_EQ(none.state, CheckState::kMissing);
   EXPECT_NE(none.finding.find("CAP_SYS_PTRACE"), std::string::npos);
-  const Check few = capability_check(bit(CAP_BPF) | bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE), true);
+  const Check few =
+      capability_check(bit(CAP_BPF) | bit(CAP_PERFMON) | bit(CAP_SYS_PTRACE), {true, true});
   EXPECT_EQ(few.state, CheckState::kDegraded);
   EXPECT_NE(few.finding.find("CAP_SYS_ADMIN (uprobes)"), std::string::npos);
   EXPECT_EQ(few.finding.find("CAP_BPF"), std::string::npos);

@@ -47,10 +47,9 @@ class FakeKernel final : public KernelSide {
   const DirectMap& direct_map() const override { return direct_map_; }
   WatchArmer* armer() const override { return nullptr; }
   bool may_probe() const override { return probes; }
-  ClosingProcess* closing() const override { return nullptr; }
+  const Uprobes* uprobes() const override { return nullptr; }
   Result<Watchpoint> watch_inline(UniqueFd, bool) override { return error("no watchpoints"); }
-  Result<Link> attach_probe(Probe, pid_t, const std::string&, std::uint64_t, std::string_view,
-                            std::uint64_t) override {
+  Result<Uprobe> attach_probe(Probe, const UprobePlace&, std::string_view) override {
     return error("no probes");
   }
   Result<void> attach_process_events() override { return {}; }

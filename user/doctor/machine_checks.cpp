@@ -13,6 +13,7 @@
 
 #include "symbolizer/base/amounts.h"
 #include "user/kernel/perf_event.h"
+#include "user/kernel/uprobes.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/process.h"
 
@@ -108,7 +109,6 @@ struct Wanted {
 };
 // docs/security.md has what each is for. Those without which nothing works are not here.
 constexpr Wanted kWanted[] = {
-    {CAP_SYS_ADMIN, "CAP_SYS_ADMIN", "uprobes"},
     {CAP_DAC_READ_SEARCH, "CAP_DAC_READ_SEARCH", "files of the target"},
     {CAP_CHECKPOINT_RESTORE, "CAP_CHECKPOINT_RESTORE", "deleted files of the target"},
     {CAP_SYSLOG, "CAP_SYSLOG", "names of kernel functions"},
@@ -164,22 +164,24 @@ std::vector<Check> sysctl_checks(const std::string& root, bool admin) {
   return checks;
 }
 
-Check capability_check(std::uint64_t effective, bool admin_for_perf) {
+Check capability_check(std::uint64_t effective, AdminFor admin) {
   const std::vector<std::string> needed = missing_capabilities(effective);
   if (!needed.empty())
     return {"capabilities", CheckState::kMissing,
             fmt::format("without {}", fmt::join(needed, ", ")), "not permitted to record",
             "run it with sudo; in a container: --cap-add BPF,PERFMON,SYS_PTRACE"};
   std::vector<std::string> lacking;
+  const bool no_admin = !has(effective, CAP_SYS_ADMIN);
+  if (no_admin && (admin.probes || admin.perf_events))
+    lacking.push_back(fmt::format("CAP_SYS_ADMIN ({})", admin.probes ? "uprobes" : "perf events"));
   for (const Wanted& wanted : kWanted)
     if (!has(effective, wanted.capability))
       lacking.push_back(fmt::format("{} ({})", wanted.name, wanted.without));
   if (lacking.empty())
     return {"capabilities", CheckState::kOk, "everything that a recording uses", "", ""};
-  const bool no_admin = !has(effective, CAP_SYS_ADMIN);
   return {"capabilities", CheckState::kDegraded,
           fmt::format("without {}", fmt::join(lacking, ", ")),
-          no_admin && admin_for_perf ? "watchpoints and samples need CAP_SYS_ADMIN here" : "",
+          no_admin && admin.perf_events ? "watchpoints and samples need CAP_SYS_ADMIN here" : "",
           "run it with sudo; in a container: --cap-add each of them"};
 }
 
@@ -218,7 +220,9 @@ std::vector<Check> machine_checks() {
   const std::uint64_t effective = own_capabilities();
   const bool admin = effective >> CAP_SYS_ADMIN & 1;
   const long paranoid = read_number("/proc/sys/kernel/perf_event_paranoid").value_or(0);
-  std::vector<Check> checks = {capability_check(effective, paranoid > 2), lockdown_check("")};
+  std::vector<Check> checks = {
+      capability_check(effective, {.perf_events = paranoid > 2, .probes = !has_uprobe_links()}),
+      lockdown_check("")};
   for (Check& check : sysctl_checks("", admin)) checks.push_back(std::move(check));
   checks.push_back(container_check("", in_initial_pid_namespace()));
   rlimit limit = {};

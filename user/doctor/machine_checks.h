@@ -16,7 +16,11 @@ std::string chosen_word(std::string_view text);
 Check lockdown_check(const std::string& root);
 // kernel.* that a recording depends on; `admin`: this process has CAP_SYS_ADMIN.
 std::vector<Check> sysctl_checks(const std::string& root, bool admin);
-Check capability_check(std::uint64_t effective, bool admin_for_perf);
+// What this kernel requires CAP_SYS_ADMIN for.
+struct AdminFor {
+  bool perf_events = false, probes = false;
+};
+Check capability_check(std::uint64_t effective, AdminFor admin);
 // Signs of a container: a pid namespace, a seccomp filter.
 Check container_check(const std::string& root, bool initial_pid_namespace);
 Check descriptor_check(std::uint64_t hard_limit);

@@ -10,6 +10,7 @@
 
 #include "user/doctor/probing.h"
 #include "user/kernel/perf_event.h"
+#include "user/kernel/uprobes.h"
 
 namespace dynprof {
 namespace {
@@ -77,14 +78,19 @@ int try_uprobe(std::uint32_t type) {
 }
 
 Check uprobe_check(const OwnRights& rights) {
+  const bool links = has_uprobe_links();
   const Trial trial = {
       .name = "uprobes",
-      .works = "uprobes can be set: exact phases, compiled regions, GPU launches",
+      .works =
+          links ? "uprobes can be set, by links: exact phases, compiled regions, GPU launches"
+                : "uprobes can be set, by perf events, each of which takes a tenth of a second to "
+                  "remove: exact phases, compiled regions, GPU launches",
       .fails = "the kernel refuses uprobes",
       .failed = CheckState::kDegraded,
       .consequence =
           "begin and end of phases and compiled regions come from samples; no GPU launches",
       .fix = "run it with sudo; in a container: --cap-add SYS_ADMIN"};
+  if (links) return judge_trial(trial, 0, rights.load_programs);
   std::uint32_t type = 0;
   if (!(std::ifstream("/sys/bus/event_source/devices/uprobe/type") >> type))
     return {trial.name, CheckState::kDegraded,

@@ -11,6 +11,7 @@
 #include "user/gpu/library_path.h"
 #include "user/kernel/event_view.h"
 #include "user/target/process.h"
+#include "user/target/torch_worker.h"
 
 namespace dynprof {
 namespace {
@@ -36,8 +37,8 @@ GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& 
 
 Result<void> GpuCollector::load_libraries(bool children,
                                           const std::function<bool()>& stop_requested) {
-  if (!loader_) return {};
   children_ = children;
+  if (!loader_) return {};
   std::vector<pid_t> pids;
   for (const pid_t target : targets_) {
     const CudaUse use = find_cuda_use(target, children);
@@ -81,7 +82,7 @@ void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
   if (mode_ == GpuMode::kOff) return;
   if (loader_) note_loads(loader_->take());
   Followed& process = followed(pid);
-  if (process.failed || process.gpu.tier() == GpuTier::kLibrary || now_ns < process.next_look_ns)
+  if (process.left_out || process.gpu.tier() == GpuTier::kLibrary || now_ns < process.next_look_ns)
     return;
   const std::uint64_t apart_ns = process.looks++ < kSoonLooks
                                      ? std::max(kSoonNs, processes_.size() * kSoonPerProcessNs)
@@ -96,8 +97,8 @@ void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
   const CudaMappings cuda = cuda_of(pid);
   process.without_cuda = cuda.best() == GpuTier::kNone ? libraries : "";
   if (cuda.best() <= process.gpu.tier()) return;
-  if (cuda.driver && is_copy_of_cuda_process(pid))
-    process.failed = true;
+  if ((cuda.driver && is_copy_of_cuda_process(pid)) || read_purpose(pid) == Purpose::kWorker)
+    process.left_out = true;
   else if (!awaits_library(pid, process, cuda))
     attach(pid, process, cuda);
 }
@@ -117,7 +118,7 @@ bool GpuCollector::traces(pid_t pid) const {
 void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cuda) {
   const GpuTier tier = cuda.best();
   auto failed = [&](const Error& failure) {
-    followed.failed = true;
+    followed.left_out = true;
     note_(fmt::format("GPU work of process {} is not recorded: {}", pid, failure.what));
   };
   if (!kernel_) {
@@ -140,8 +141,8 @@ bool GpuCollector::probes_settled(pid_t pid) {
   if (mode_ == GpuMode::kOff) return true;
   if (loader_ && children_) return false;  // one may use CUDA at any time
   const auto at = processes_.find(pid);
-  if (at != processes_.end() && (at->second.failed || at->second.gpu.tier() == GpuTier::kLibrary))
-    return true;
+  if (at != processes_.end() && at->second.left_out) return true;
+  if (at != processes_.end() && at->second.gpu.tier() == GpuTier::kLibrary) return !children_;
   // A process that has no CUDA by the time torch is there will not get it: it is no CUDA build.
   return mode_ == GpuMode::kAuto && cuda_of(pid).best() == GpuTier::kNone;
 }

@@ -40,7 +40,7 @@ class GpuCollector {
   // Another program runs in it: exec.
   void forget(pid_t pid);
   // A copy of its parent: CUDA does not work in it, and the library sleeps.
-  void forked(pid_t pid) { followed(pid).failed = true; }
+  void forked(pid_t pid) { followed(pid).left_out = true; }
   // Events of it may still come, though it has ended.
   bool traces(pid_t pid) const;
   // Nothing will be probed any more that is not already.
@@ -66,7 +66,7 @@ class GpuCollector {
     std::uint64_t next_look_ns = 0;
     unsigned looks = 0;
     std::string without_cuda;      // its libraries' size when none of them was CUDA's
-    bool failed = false;           // and noted; or CUDA cannot work in it
+    bool left_out = false;         // attaching failed, which was noted; or it cannot use CUDA
     bool asked = false;            // the library is being loaded, or was
     bool without_library = false;  // it could not be loaded, which was noted; or is not wanted
   };

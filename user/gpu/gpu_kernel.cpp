@@ -14,28 +14,17 @@ constexpr std::uint32_t kRingBytes = 32 << 20;
 
 class LoadedGpuKernel final : public GpuKernel {
  public:
-  LoadedGpuKernel(Skeleton<gpu_bpf> skeleton, ClosingProcess* closing)
-      : skeleton_(std::move(skeleton)), deleter_{closing} {}
+  LoadedGpuKernel(Skeleton<gpu_bpf> skeleton, const Uprobes& uprobes)
+      : skeleton_(std::move(skeleton)), uprobes_(uprobes) {}
 
-  Result<Link> attach(GpuProbe probe, pid_t pid, const std::string& path, std::uint64_t location,
-                      std::uint64_t semaphore) override {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = semaphore);
-    Link link(
-        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), location, &options),
-        deleter_);
-    if (!link) return bpf_error("cannot probe libdynprof_cupti.so", errno);
-    return link;
+  Result<Uprobe> attach(GpuProbe probe, const UprobePlace& place) override {
+    return uprobes_.attach(program_of(probe), place, "cannot probe libdynprof_cupti.so");
   }
 
-  Result<Link> attach_call(pid_t pid, const std::string& path, std::uint64_t location,
-                           std::uint64_t cookie, bool stub) override {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie);
+  Result<Uprobe> attach_call(const UprobePlace& place, bool stub) override {
     auto& programs = skeleton_->progs;
-    Link link(bpf_program__attach_uprobe_opts(stub ? programs.gpu_stub_called : programs.gpu_called,
-                                              pid, path.c_str(), location, &options),
-              deleter_);
-    if (!link) return bpf_error("cannot probe a function of CUDA", errno);
-    return link;
+    return uprobes_.attach(stub ? programs.gpu_stub_called : programs.gpu_called, place,
+                           "cannot probe a function of CUDA");
   }
 
  private:
@@ -54,14 +43,17 @@ class LoadedGpuKernel final : public GpuKernel {
   }
 
   Skeleton<gpu_bpf> skeleton_;
-  LinkDeleter deleter_;
+  const Uprobes& uprobes_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
   constexpr const char* kPrograms = "GPU";
+  const Uprobes* uprobes = kernel.uprobes();
+  if (!uprobes) return error("probes are not wanted");
   ASSIGN_OR_RETURN(auto skeleton, open_object<gpu_bpf>(kPrograms));
+  uprobes->prepare(skeleton->obj);
   auto& maps = skeleton->maps;
   // Not code_caches: its entries would be of another generation of markers.
   TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.known_codes,
@@ -75,7 +67,7 @@ Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
   TRY(load_object(kPrograms, *skeleton));
   TRY(kernel.add_ring(bpf_map__fd(maps.gpu_events)));
   return std::unique_ptr<GpuKernel>(
-      std::make_unique<LoadedGpuKernel>(std::move(skeleton), kernel.closing()));
+      std::make_unique<LoadedGpuKernel>(std::move(skeleton), *uprobes));
 }
 
 }  // namespace dynprof

@@ -20,13 +20,11 @@ class GpuKernel {
   static Result<std::unique_ptr<GpuKernel>> load(KernelSide& kernel);
   virtual ~GpuKernel() = default;
 
-  // On one of the library's USDT probes in one process: offsets in the file at `path`.
-  virtual Result<Link> attach(GpuProbe probe, pid_t pid, const std::string& path,
-                              std::uint64_t location, std::uint64_t semaphore) = 0;
-  // On a function of CUDA's, by its offset; `cookie` is what its hits are reported as: a DYNPROF_GPU_CALL, and
+  // On one of the library's USDT probes.
+  virtual Result<Uprobe> attach(GpuProbe probe, const UprobePlace& place) = 0;
+  // On a function of CUDA's; the cookie is what its hits are reported as: a DYNPROF_GPU_CALL, and
   // DP_GPU_COOKIE_ARGUMENT where an argument stands for the kernel. `stub`: reported as dp_gpu_stub instead.
-  virtual Result<Link> attach_call(pid_t pid, const std::string& path, std::uint64_t location,
-                                   std::uint64_t cookie, bool stub) = 0;
+  virtual Result<Uprobe> attach_call(const UprobePlace& place, bool stub) = 0;
 };
 
 }  // namespace dynprof

@@ -172,8 +172,8 @@ CudaMappings find_cuda(const std::vector<Mapping>& mappings) {
 }
 
 Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuTier tier, GpuKernel& kernel) {
-  if (!links_.empty()) close_together(std::move(links_));
-  links_.clear();
+  if (!probes_.empty()) close_together(std::move(probes_));
+  probes_.clear();
   tier_ = GpuTier::kNone;
   if (tier == GpuTier::kLibrary) {
     TRY(attach_library(*cuda.library, kernel));
@@ -198,9 +198,12 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
       return error(
           fmt::format("the libdynprof_cupti.so in process {} is from a different build", pid_),
           "use the one installed with this dynprof-bpf, and restart the job");
-    ASSIGN_OR_RETURN(Link link, kernel.attach(wanted.probe, pid_, path,
-                                              place_of(*found, file.get()), found->semaphore));
-    (wanted.probe == GpuProbe::kLaunch ? launch_ : links_.emplace_back()) = std::move(link);
+    ASSIGN_OR_RETURN(Uprobe probe,
+                     kernel.attach(wanted.probe, {.pid = pid_,
+                                                  .path = path,
+                                                  .offset = place_of(*found, file.get()),
+                                                  .semaphore = found->semaphore}));
+    (wanted.probe == GpuProbe::kLaunch ? launch_ : probes_.emplace_back()) = std::move(probe);
     if (wanted.probe == GpuProbe::kLaunch) switch_ = address_in(pid_, library, found->semaphore);
   }
   for (const UsdtNote& note : notes)
@@ -215,22 +218,23 @@ Result<void> GpuProcess::attach_calls(const Mapping& mapping, bool driver, GpuKe
   const std::span<const Function> functions =
       driver ? std::span<const Function>(kDriver) : std::span<const Function>(kRuntime);
   ASSIGN_OR_RETURN(const CallPlaces places, CallPlaces::find(pid_, mapping, functions));
+  const std::string path = path_of_open_file(places.file.get());
   Result<void> first;
   for (std::size_t i = 0; i < functions.size(); ++i) {
     if (!places.found[i]) continue;
     const std::uint64_t cookie =
         DYNPROF_GPU_CALL(domain, functions[i].cbid) | DP_GPU_COOKIE_ARGUMENT(functions[i].stub);
-    auto link = kernel.attach_call(pid_, path_of_open_file(places.file.get()), places.probe_at(i),
-                                   cookie, false);
-    if (link) {
-      links_.push_back(std::move(*link));
+    auto probe = kernel.attach_call(
+        {.pid = pid_, .path = path, .offset = places.probe_at(i), .cookie = cookie}, false);
+    if (probe) {
+      probes_.push_back(std::move(*probe));
     } else if (first) {
-      Error failure = std::move(link).error();
+      Error failure = std::move(probe).error();
       failure.what += fmt::format(" ({})", functions[i].symbol);
       first = std::move(failure);
     }
   }
-  if (!links_.empty()) return {};
+  if (!probes_.empty()) return {};
   if (!first) return first;
   return error(fmt::format("{} in process {} has none of the functions that start GPU work",
                            mapping.path, pid_));
@@ -240,13 +244,13 @@ Result<void> GpuProcess::attach_calls(const Mapping& mapping, bool driver, GpuKe
 void GpuProcess::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
   const auto places = CallPlaces::find(pid_, runtime, kRuntime);
   if (!places) return;
+  const std::string path = path_of_open_file(places->file.get());
   for (std::size_t i = 0; i < std::size(kRuntime); ++i) {
     if (kRuntime[i].stub == 0 || !places->found[i]) continue;
     const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(kRuntime[i].stub);
-    if (auto link = kernel.attach_call(pid_, path_of_open_file(places->file.get()),
-                                       places->probe_at(i), cookie, true);
-        link)
-      links_.push_back(std::move(*link));
+    if (auto probe = kernel.attach_call(
+            {.pid = pid_, .path = path, .offset = places->probe_at(i), .cookie = cookie}, true))
+      probes_.push_back(std::move(*probe));
   }
 }
 
@@ -281,8 +285,8 @@ bool GpuProcess::is_shared() const {
 }
 
 void GpuProcess::finish_detach() {
-  close_together(std::move(links_));
-  links_.clear();
+  close_together(std::move(probes_));
+  probes_.clear();
   tier_ = GpuTier::kNone;
 }
 

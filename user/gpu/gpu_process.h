@@ -74,8 +74,8 @@ class GpuProcess {
 
   pid_t pid_;
   GpuTier tier_ = GpuTier::kNone;
-  Link launch_;
-  std::vector<Link> links_;
+  Uprobe launch_;
+  std::vector<Uprobe> probes_;
   bool detaching_ = false;
   bool off_ = false;
   std::uint64_t detach_begin_ns_ = 0;

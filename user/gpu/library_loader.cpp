@@ -13,6 +13,7 @@
 #include "user/inject/load_library.h"
 #include "user/target/descendants.h"
 #include "user/target/process.h"
+#include "user/target/torch_worker.h"
 
 namespace dynprof {
 namespace {
@@ -24,7 +25,7 @@ constexpr const char* kDataWorker = "pt_data_worker";
 
 bool is_worker_of_torch(pid_t pid) {
   if (read_comm(pid, pid) == kDataWorker) return true;
-  const Purpose purpose = purpose_of(read_arguments(pid), base_name(read_exe(pid)));
+  const Purpose purpose = read_purpose(pid);
   return purpose == Purpose::kWorker || purpose == Purpose::kAutotuning;
 }
 

@@ -17,7 +17,6 @@
 #include "sampler_plain.skel.h"
 #include "uprobes.skel.h"
 #include "user/kernel/bpf_object.h"
-#include "user/kernel/closing_process.h"
 #include "user/kernel/pid_namespace.h"
 #include "user/kernel/remote_pages.h"
 #include "watchpoints.skel.h"
@@ -33,8 +32,8 @@ class LoadedKernelSide final : public KernelSide {
  public:
   LoadedKernelSide(Skeleton<sampler_bpf> sampler, Skeleton<process_bpf> process,
                    Skeleton<watchpoints_bpf> watchpoints, Skeleton<uprobes_bpf> uprobes,
-                   std::unique_ptr<ClosingProcess> closing, const DirectMap& direct_map)
-      : closing_(std::move(closing)),
+                   std::unique_ptr<Uprobes> setter, const DirectMap& direct_map)
+      : setter_(std::move(setter)),
         sampler_(std::move(sampler)),
         process_(std::move(process)),
         watchpoints_(std::move(watchpoints)),
@@ -104,24 +103,17 @@ class LoadedKernelSide final : public KernelSide {
   const DirectMap& direct_map() const override { return direct_map_; }
 
   WatchArmer* armer() const override { return armer_.get(); }
-  bool may_probe() const override { return closing_ != nullptr; }
-  ClosingProcess* closing() const override { return closing_.get(); }
+  bool may_probe() const override { return setter_ != nullptr; }
+  const Uprobes* uprobes() const override { return setter_.get(); }
 
   Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) override {
     return watch(begin ? watchpoints_->progs.inline_begun : watchpoints_->progs.inline_ended,
                  std::move(watchpoint));
   }
 
-  Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path, std::uint64_t offset,
-                            std::string_view what, std::uint64_t cookie) override {
-    // Never a return probe: see bpf/uprobes.bpf.c.
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = cookie, .retprobe = false);
-    start_of_bpf_call();
-    Link link(
-        bpf_program__attach_uprobe_opts(program_of(probe), pid, path.c_str(), offset, &options),
-        {.closing = closing_.get()});
-    if (!link) return bpf_error(fmt::format("cannot probe {}", what), errno);
-    return link;
+  Result<Uprobe> attach_probe(Probe probe, const UprobePlace& place,
+                              std::string_view what) override {
+    return setter_->attach(program_of(probe), place, fmt::format("cannot probe {}", what));
   }
 
   Result<void> attach_process_events() override {
@@ -214,7 +206,7 @@ class LoadedKernelSide final : public KernelSide {
     return programs.clock_read;
   }
 
-  std::unique_ptr<ClosingProcess> closing_;
+  std::unique_ptr<Uprobes> setter_;
   Skeleton<sampler_bpf> sampler_;
   Skeleton<process_bpf> process_;
   Skeleton<watchpoints_bpf> watchpoints_;
@@ -260,8 +252,10 @@ Result<Skeleton<process_bpf>> load_process(const KernelSideOptions& options,
 // Programs that include torch_state.bpf.h: they share all that it uses.
 template <class S>
 Result<Skeleton<S>> load_torch_programs(const char* programs, const KernelSideOptions& options,
-                                        const PidNamespace& ours, const sampler_bpf& sampler) {
+                                        const PidNamespace& ours, const sampler_bpf& sampler,
+                                        const Uprobes* uprobes) {
   ASSIGN_OR_RETURN(auto skeleton, open_object<S>(programs));
+  if (uprobes) uprobes->prepare(skeleton->obj);
   auto& maps = skeleton->maps;
   TRY(share_maps({maps.processes, maps.events, maps.counters, maps.torch_threads, maps.code_caches,
                   maps.known_codes, maps.phase_edges},
@@ -273,35 +267,14 @@ Result<Skeleton<S>> load_torch_programs(const char* programs, const KernelSideOp
   return skeleton;
 }
 
-// Another descriptor of what is attached: it stays attached when the link is destroyed.
-UniqueFd keep_attached(const bpf_link* link) {
-  return UniqueFd(fcntl(bpf_link__fd(link), F_DUPFD_CLOEXEC, 0));
-}
-
 }  // namespace
 
-void LinkDeleter::operator()(bpf_link* link) const {
-  std::vector<UniqueFd> last;
-  if (closing != nullptr) last.push_back(keep_attached(link));
-  bpf_link__destroy(link);
-  if (!last.empty() && last[0]) closing->close(std::move(last));
-}
-
-void close_together(std::vector<Link> links) {
-  std::map<ClosingProcess*, std::vector<UniqueFd>> last;
-  for (Link& link : links) {
-    ClosingProcess* closing = link.get_deleter().closing;
-    if (!link || closing == nullptr) continue;
-    if (UniqueFd kept = keep_attached(link.get())) last[closing].push_back(std::move(kept));
-    bpf_link__destroy(link.release());
-  }
-  for (auto& [closing, descriptors] : last) closing->close(std::move(descriptors));
-}
+void LinkDeleter::operator()(bpf_link* link) const { bpf_link__destroy(link); }
 
 Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& options) {
-  std::unique_ptr<ClosingProcess> closing;
+  std::unique_ptr<Uprobes> setter;
   if (options.probes) {
-    ASSIGN_OR_RETURN(closing, ClosingProcess::start());
+    ASSIGN_OR_RETURN(setter, Uprobes::start());
   }
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   DirectMap direct_map = options.direct_map ? find_direct_map() : DirectMap();
@@ -323,10 +296,10 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   if ((*sampler)->bss == nullptr) return not_mapped();
 
   ASSIGN_OR_RETURN(auto process, load_process(options, ours, **sampler));
-  ASSIGN_OR_RETURN(auto watchpoints,
-                   load_torch_programs<watchpoints_bpf>("watchpoint", options, ours, **sampler));
-  ASSIGN_OR_RETURN(auto uprobes,
-                   load_torch_programs<uprobes_bpf>("probe", options, ours, **sampler));
+  ASSIGN_OR_RETURN(auto watchpoints, load_torch_programs<watchpoints_bpf>(
+                                         "watchpoint", options, ours, **sampler, setter.get()));
+  ASSIGN_OR_RETURN(auto uprobes, load_torch_programs<uprobes_bpf>("probe", options, ours, **sampler,
+                                                                  setter.get()));
   if (uprobes->bss == nullptr) return not_mapped();
   if (direct_map.base != 0) {
     // Where the kernel refuses it, memory is read by system calls.
@@ -335,7 +308,7 @@ Result<std::unique_ptr<KernelSide>> KernelSide::load(const KernelSideOptions& op
   }
   auto loaded = std::make_unique<LoadedKernelSide>(*std::move(sampler), std::move(process),
                                                    std::move(watchpoints), std::move(uprobes),
-                                                   std::move(closing), direct_map);
+                                                   std::move(setter), direct_map);
   TRY(loaded->prepare(options.watchpoints && options.probes));
   return std::unique_ptr<KernelSide>(std::move(loaded));
 }

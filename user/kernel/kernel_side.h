@@ -20,13 +20,12 @@
 #include "symbolizer/base/unique_fd.h"
 #include "user/kernel/direct_map.h"
 #include "user/kernel/event_rings.h"
+#include "user/kernel/uprobes.h"
 #include "user/kernel/watch_armer.h"
 
 struct bpf_link;
 
 namespace dynprof {
-
-class ClosingProcess;
 
 struct KernelSideOptions {
   std::uint64_t ring_bytes = 8 << 20;  // a power of two, at least a page
@@ -42,13 +41,9 @@ using Counters = std::array<std::uint64_t, DP_COUNTER_COUNT>;
 
 // A program attached to something; detached when destroyed.
 struct LinkDeleter {
-  ClosingProcess* closing = nullptr;  // detaches it, soon; outlives it
   void operator()(bpf_link* link) const;
 };
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
-
-// At the same time, after those that were destroyed before.
-void close_together(std::vector<Link> links);
 
 // A hardware watchpoint with a program attached to it. Not armed it keeps its slot, and costs its thread
 // nothing.
@@ -114,15 +109,13 @@ class KernelSide {
   virtual WatchArmer* armer() const = 0;
   // False: probes in the targets' code are not wanted.
   virtual bool may_probe() const = 0;
+  // For programs loaded beside these; null if probes are not wanted.
+  virtual const Uprobes* uprobes() const = 0;
   // Sends an inline event whenever this watchpoint on the first or last instruction is hit.
   virtual Result<Watchpoint> watch_inline(UniqueFd watchpoint, bool begin) = 0;
-  // Closes the links of probes; waits for them when destroyed. Null: probes are not wanted.
-  virtual ClosingProcess* closing() const = 0;
-  // Probes the instruction at this offset of a file that the process maps, in that process alone. The
-  // path names the file for the kernel (user/target/function_offsets.h); `what` is for error texts.
-  virtual Result<Link> attach_probe(Probe probe, pid_t pid, const std::string& path,
-                                    std::uint64_t offset, std::string_view what,
-                                    std::uint64_t cookie) = 0;
+  // `what` is for error texts.
+  virtual Result<Uprobe> attach_probe(Probe probe, const UprobePlace& place,
+                                      std::string_view what) = 0;
   // Follows forks, execs and exits from here on.
   virtual Result<void> attach_process_events() = 0;
   // Takes a sample whenever this perf event fires.

@@ -9,6 +9,7 @@
 #include "user/target/clock.h"
 #include "user/target/marker_rules.h"
 #include "user/target/torch_lacks.h"
+#include "user/target/torch_worker.h"
 #include "user/torch/compile_progress.h"
 
 namespace dynprof {
@@ -26,6 +27,12 @@ void TorchTracer::forget() {
   facts_ = {};
   lines_.reset();
   triton_.reset();
+  compile_worker_.reset();
+}
+
+bool TorchTracer::is_compile_worker() const {
+  if (!compile_worker_) compile_worker_ = read_purpose(process_.identity.pid()) == Purpose::kWorker;
+  return *compile_worker_;
 }
 
 std::optional<WatchedProcess> TorchTracer::watched(RecordingWriter& writer) const {

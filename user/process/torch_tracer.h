@@ -85,7 +85,11 @@ class TorchTracer {
   const TorchWatch& watch() const { return watch_; }
 
  private:
-  bool has_torch() const { return process_.python && process_.torch.imported(); }
+  // Of torch's compile workers too few things are of interest, and there can be many: they are sampled alone.
+  bool has_torch() const {
+    return process_.python && process_.torch.imported() && !is_compile_worker();
+  }
+  bool is_compile_worker() const;
   std::optional<WatchedProcess> watched(RecordingWriter& writer) const;
   void look_for_more();
   bool look_for_phases(const dp_phase_event& event);
@@ -109,6 +113,7 @@ class TorchTracer {
   std::map<pid_t, std::string> thread_names_;  // that are in the recording
   AnnotationProbes annotations_;
   bool finished_ = false;  // finish() was called
+  mutable std::optional<bool> compile_worker_;
 };
 
 }  // namespace dynprof

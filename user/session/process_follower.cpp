@@ -105,13 +105,14 @@ Result<void> ProcessFollower::catch_up_with_all() {
   return {};
 }
 
-// Setting a uprobe takes CAP_SYS_ADMIN: kept until torch's libraries are there to be probed, with
+// Where setting a uprobe takes CAP_SYS_ADMIN, it is kept until torch's libraries are there to be probed, with
 // --all to the end. Some kernels want it for each watchpoint too; a thread gets those when it compiles.
 void ProcessFollower::drop_rights(bool watchpoints_need_admin) {
   watchpoints_need_admin_ = watchpoints_need_admin;
   if (dropped_all_) return;
+  const Uprobes* uprobes = sources_.kernel->uprobes();
   dropped_all_ =
-      options_.passive ||
+      !uprobes || !uprobes->need_admin() ||
       (!options_.all &&
        std::all_of(options_.targets.begin(), options_.targets.end(), [&](pid_t pid) {
          const FollowedProcess* process = processes_.find(pid);

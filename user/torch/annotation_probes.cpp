@@ -86,19 +86,23 @@ void AnnotationProbes::attach_library(KernelSide& kernel, pid_t pid, const Mappi
   auto places = find_functions(file->get(), names);
   if (!places) return;
   const bool calls = !has_shadow_stack(pid);
+  const std::string path = path_of_open_file(file->get());
   for (std::size_t i = 0; i < functions.size(); ++i) {
     if (!(*places)[i]) continue;
     const Function& function = functions[i];
     if (function.kind == DP_ANNOTATION_RECORD_FUNCTION && !record_functions) continue;
-    auto link = kernel.attach_probe(
-        function.probe, pid, path_of_open_file(file->get()),
-        probe_offset(file->get(), (*places)[i]->offset, ProbeReads::kArguments, calls),
-        function.name, slot_ | static_cast<std::uint64_t>(function.kind) << 32);
-    if (link) links_.push_back(*std::move(link));
+    auto probe = kernel.attach_probe(
+        function.probe,
+        {.pid = pid,
+         .path = path,
+         .offset = probe_offset(file->get(), (*places)[i]->offset, ProbeReads::kArguments, calls),
+         .cookie = slot_ | static_cast<std::uint64_t>(function.kind) << 32},
+        function.name);
+    if (probe) probes_.push_back(*std::move(probe));
   }
 }
 
-void AnnotationProbes::detach() { close_together(std::exchange(links_, {})); }
+void AnnotationProbes::detach() { close_together(std::exchange(probes_, {})); }
 
 void AnnotationProbes::write(const Open& range, std::uint64_t end_ns, bool end_seen,
                              ThreadId thread, RecordingWriter& writer) {

@@ -52,7 +52,7 @@ class AnnotationProbes {
                     RecordingWriter& writer);
   void on_started(const dp_annotation_event& event, ThreadId thread, RecordingWriter& writer);
 
-  std::vector<Link> links_;
+  std::vector<Uprobe> probes_;
   std::uint32_t slot_ = 0;
   bool any_ = false;                                      // a range was marked
   std::unordered_map<std::uint32_t, OpenOnThread> open_;  // by thread

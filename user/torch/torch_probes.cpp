@@ -54,19 +54,23 @@ bool TorchProbes::attach(KernelSide& kernel, RemoteObjects& objects, const Pytho
 
 void TorchProbes::attach_clock(KernelSide& kernel, RemoteObjects& objects,
                                const PythonRuntime& runtime) {
-  auto attach = [&]() -> Result<Link> {
+  auto attach = [&]() -> Result<Uprobe> {
     ASSIGN_OR_RETURN(const ClockFunction clock, find_clock_function(objects, runtime));
     ASSIGN_OR_RETURN(const UniqueFd file, open_mapped_file(runtime.pid, clock.mapping));
     const std::uint64_t offset = probe_offset(file.get(), clock.offset, ProbeReads::kNothing,
                                               !has_shadow_stack(runtime.pid));
-    return kernel.attach_probe(Probe::kClockRead, runtime.pid, path_of_open_file(file.get()),
-                               offset, "time.time_ns", kernel.new_clock_slot());
+    return kernel.attach_probe(Probe::kClockRead,
+                               {.pid = runtime.pid,
+                                .path = path_of_open_file(file.get()),
+                                .offset = offset,
+                                .cookie = kernel.new_clock_slot()},
+                               "time.time_ns");
   };
-  if (auto link = attach())
-    clock_.push_back(*std::move(link));
+  if (auto probe = attach())
+    clock_.push_back(*std::move(probe));
   else
     add_problem(fmt::format("{}: begin and end of compiles and phases come from samples",
-                            link.error().what));
+                            probe.error().what));
 }
 
 void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<Mapping>& mappings) {
@@ -90,12 +94,15 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
     const auto& place = (*places)[function];
     if (!place) return error(fmt::format("{} has no function {}", kLibrary, kFunctions[function]));
     const bool begins = which == Probe::kRegionEntered || which == Probe::kNodeEntered;
-    ASSIGN_OR_RETURN(Link link,
-                     kernel.attach_probe(which, pid, path,
-                                         probe_offset(file->get(), place->offset,
-                                                      ProbeReads::kArguments, !shadow_stack),
-                                         kFunctions[function], slot));
-    (begins ? run_begins_ : run_lengths_).push_back(std::move(link));
+    ASSIGN_OR_RETURN(Uprobe set, kernel.attach_probe(
+                                     which,
+                                     {.pid = pid,
+                                      .path = path,
+                                      .offset = probe_offset(file->get(), place->offset,
+                                                             ProbeReads::kArguments, !shadow_stack),
+                                      .cookie = slot},
+                                     kFunctions[function]));
+    (begins ? run_begins_ : run_lengths_).push_back(std::move(set));
     return {};
   };
   auto range = [&](std::size_t function) {
@@ -121,10 +128,10 @@ void TorchProbes::attach_runs(KernelSide& kernel, pid_t pid, const std::vector<M
 }
 
 void TorchProbes::detach() {
-  std::vector<Link> all = std::exchange(run_begins_, {});
-  for (std::vector<Link>* links : {&run_lengths_, &clock_}) {
-    std::move(links->begin(), links->end(), std::back_inserter(all));
-    links->clear();
+  std::vector<Uprobe> all = std::exchange(run_begins_, {});
+  for (std::vector<Uprobe>* probes : {&run_lengths_, &clock_}) {
+    std::move(probes->begin(), probes->end(), std::back_inserter(all));
+    probes->clear();
   }
   close_together(std::move(all));
 }

@@ -58,9 +58,9 @@ class TorchProbes {
                   RecordingWriter& writer);
   void add_problem(const std::string& problem);
 
-  std::vector<Link> clock_;
-  std::vector<Link> run_begins_;
-  std::vector<Link> run_lengths_;  // ends of runs, and begins of searches
+  std::vector<Uprobe> clock_;
+  std::vector<Uprobe> run_begins_;
+  std::vector<Uprobe> run_lengths_;  // ends of runs, and begins of searches
   RunFunctions functions_;
   std::unordered_map<std::uint32_t, OpenRuns> open_;  // by thread
   bool events_given_up_ = false;
