@@ -12,6 +12,7 @@
 #             after torch.profiler (--short: eight recordings, one after another)
 #   cost      a training step of many launches: bare, sampled, by probes, with the library, idle after it, torch.profiler
 #             (--short: five rounds)
+#   session   what CUPTI alone costs a launch, on and afterwards, and whether launching threads survive its sessions; needs nvcc
 #
 # DYNPROF_BUILD: a folder with dynprof-bpf and libdynprof_cupti.so instead of build/. What was found so far is in
 # docs/concepts/gpu.md.
@@ -39,7 +40,7 @@ while [ $# -gt 0 ]; do
 done
 python=${1:-$root/.venv/bin/python}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- compare live cost
+[ $# -gt 0 ] || set -- compare live cost session
 if [ -z "$folder" ]; then
   folder=$(mktemp -d "${TMPDIR:-/tmp}/dynprof-gpu-XXXXXX")
   trap 'rm -rf "$folder"' EXIT
@@ -54,6 +55,17 @@ fi
 "$python" -c 'import torch; assert torch.cuda.is_available()' ||
   fail "$python has no torch, or its torch does not see the GPU" 2
 
+# CUPTI as torch maps it. Only sessions that do not finalize it must leave the threads unharmed.
+session() {
+  command -v nvcc >/dev/null || { echo "  not run: no nvcc"; return 0; }
+  library=$("$python" -c 'import torch
+print(next(line.split()[5] for line in open("/proc/self/maps") if "libcupti" in line))')
+  nvcc -O2 -arch=native -cudart static -o "$1/cupti_session" "$root/tests/gpu/cupti_session.cu"
+  "$1/cupti_session" "$library"
+  timeout 60 "$1/cupti_session" "$library" stress exit 100 || echo "  finalized at the exit of a call: status $?"
+  timeout 60 "$1/cupti_session" "$library" stress plain 100
+}
+
 failed=0
 for check; do
   printf '%s:\n' "$check"
@@ -62,7 +74,11 @@ for check; do
     compare) set -- compare.py run ;;
     live) set -- live.py --rounds "$rounds" --every "$every" ;;
     cost) set -- launch_cost.py --rounds "$cost_rounds" ;;
-    *) fail "unknown check $check: compare, live or cost" 2 ;;
+    session)
+      session "$folder/$check" || failed=1
+      continue
+      ;;
+    *) fail "unknown check $check: compare, live, cost or session" 2 ;;
   esac
   program=$1 && shift
   PYTHONUNBUFFERED=1 "$python" "$root/tests/gpu/$program" "$@" --build "$build" --folder "$folder/$check" || failed=1

@@ -5,9 +5,9 @@
     compare.py traces OURS THEIRS               two traces that are there already
     compare.py selftest                         does it find what differs? needs no GPU
 
-Compared: kernels by name and how often; copies and memsets by name; per kernel the median duration (1 us or
-1 %, and as much again as the two differ in torch.profiler's own two halves); that each kernel's arrow
-comes from a call of the same name. NOT YET RUN on a GPU.
+Compared: kernels by name and how often; copies and memsets by name; the median duration of each (1 us or 1 %, and as
+much again as the two differ in torch.profiler's own two halves), but for copies of pageable memory; that each arrow
+comes from a call of the same name.
 """
 
 import argparse
@@ -58,7 +58,8 @@ def compare(ours, theirs):
         noise = 0.0
         if middle:
             noise = abs(statistics.median(halves[:middle]) - statistics.median(halves[middle:]))
-        if abs(times[0] - times[1]) > max(1.0, 0.01 * times[1]) + noise:
+        # How long a copy of pageable memory takes depends on the CPU that copies it to the driver's memory.
+        if "Pageable" not in key[1] and abs(times[0] - times[1]) > max(1.0, 0.01 * times[1]) + noise:
             wrong.append(f"{key}: {times[0]:.2f} us, torch.profiler has {times[1]:.2f}")
         launched = [Counter(call for _, call in side[key]) for side in (a, b)]
         if launched[0] != launched[1]:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a recording costs a training step of many launches on a real GPU, every way in one run.
 
-    launch_cost.py --build DIR --folder DIR [--rounds N] [--seconds S]
+    launch_cost.py --build DIR [--build DIR...] --folder DIR [--rounds N] [--seconds S] [--ways LIST]
 
-Three processes of launch_job.py: one that has never had libdynprof_cupti.so (bare; recorded without the GPU;
-recorded by probes), one that has it since `record --gpu on` loaded it (recorded; idle afterwards), and one for
-torch.profiler. Each round runs every way once, in a random order, S seconds of work each. The table: the time of a
-step beside bare in the same round, median and quartiles over the rounds.
+Processes of launch_job.py: one that has never had libdynprof_cupti.so (bare; recorded without the GPU; recorded by
+probes), one for each build that has its library since `record --gpu on` loaded it (recorded; idle afterwards), and one
+for torch.profiler. Each round runs every way once, in a random order, S seconds of work each. The table: the time of
+a step beside bare in the same round, median and quartiles over the rounds.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import random
 import statistics
 import sys
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,18 +27,43 @@ KINDS = ("gpu", "cpu")
 
 
 class Ways:
+    """Each is a function of the kind of step and how many steps, which returns how many seconds they took."""
+
     def __init__(self, options):
         self.options, self.numbers = options, iter(range(10**6))
-        self.plain, self.loaded, self.profiled = (
-            Job(ROOT / "tests" / "gpu" / "launch_job.py") for _ in range(3)
-        )
-        for job in (self.plain, self.loaded, self.profiled):
+        self.plain, self.profiled = self._job(), self._job()
+        self.loaded = [self._job() for _ in options.build]
+        for job in self.jobs():
             job.await_ready()
+        self.all = {
+            "bare": self.bare,
+            "bare again": self.bare,
+            "sampled only": lambda *work: self._recorded(0, self.plain, *work, "off", SAMPLING),
+            "probes": lambda *work: self._recorded(0, self.plain, *work, "auto", WITHOUT),
+            "torch.profiler": lambda *work: self._seconds(self.profiled, *work, "profiled"),
+        }
+        for i, job in enumerate(self.loaded):
+            which = f" {i}" if i else ""
+            self.all[f"recorded{which}"] = partial(self._recorded, i, job, mode="on", sign=TRACED)
+            self.all[f"idle{which}"] = partial(self._seconds, job)
 
-    def _recorded(self, job, kind, steps, mode, sign):
-        recording = Recording(
-            self.options.build, self.options.folder, job, f"cost{next(self.numbers)}", mode, sign
-        )
+    def jobs(self):
+        return [self.plain, self.profiled, *self.loaded]
+
+    def bare(self, kind, steps):
+        return self._seconds(self.plain, kind, steps)
+
+    def load(self, kind):
+        for i, job in enumerate(self.loaded):
+            self._recorded(i, job, kind, 20, "on", TRACED)
+
+    @staticmethod
+    def _job():
+        return Job(ROOT / "tests" / "gpu" / "launch_job.py")
+
+    def _recorded(self, build, job, kind, steps, mode, sign):
+        name = f"cost{next(self.numbers)}"
+        recording = Recording(self.options.build[build], self.options.folder, job, name, mode, sign)
         seconds = self._seconds(job, kind, steps)
         recording.stop()
         return seconds
@@ -46,65 +72,46 @@ class Ways:
     def _seconds(job, kind, steps, verb="work"):
         return float(job.tell(f"{verb} {kind} {steps}")[0])
 
-    def bare(self, kind, steps):
-        return self._seconds(self.plain, kind, steps)
-
-    def bare_again(self, kind, steps):
-        return self._seconds(self.plain, kind, steps)
-
-    def sampled_only(self, kind, steps):
-        return self._recorded(self.plain, kind, steps, "off", SAMPLING)
-
-    def probes(self, kind, steps):
-        return self._recorded(self.plain, kind, steps, "auto", WITHOUT)
-
-    def library_recorded(self, kind, steps):
-        return self._recorded(self.loaded, kind, steps, "on", TRACED)
-
-    def library_idle(self, kind, steps):
-        return self._seconds(self.loaded, kind, steps)
-
-    def torch_profiler(self, kind, steps):
-        return self._seconds(self.profiled, kind, steps, "profiled")
-
-
-WAYS = ("bare", "bare_again", "sampled_only", "probes", "library_recorded", "library_idle", "torch_profiler")
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--build", type=Path, required=True, action="append")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--ways", help="of the table, with commas: default all")
     options = parser.parse_args()
-    options.build, options.folder = options.build.resolve(), options.folder.resolve()
+    options.build = [build.resolve() for build in options.build]
+    options.folder = options.folder.resolve()
     ways = Ways(options)
+    wanted = ["bare", *(way for way in ways.all if way != "bare")]
+    if options.ways:
+        wanted = ["bare", *options.ways.split(",")]
     steps, launches = {}, {}
     for kind in KINDS:
         ways.bare(kind, 20)
         steps[kind] = max(20, round(options.seconds / (ways.bare(kind, 20) / 20)))
-        ways.library_recorded(kind, 20)  # loads it
+        ways.load(kind)
         launches[kind] = int(ways.profiled.tell(f"launches {kind}")[0])
     times = defaultdict(list)
     for _ in range(options.rounds):
         for kind in KINDS:
-            for way in random.sample(WAYS, len(WAYS)):
-                times[kind, way].append(getattr(ways, way)(kind, steps[kind]))
-    for job in (ways.plain, ways.loaded, ways.profiled):
+            for way in random.sample(wanted, len(wanted)):
+                times[kind, way].append(ways.all[way](kind, steps[kind]))
+    for job in ways.jobs():
         job.end()
     for kind in KINDS:
         step = statistics.median(times[kind, "bare"]) / steps[kind]
         print(f"{kind}: {launches[kind]} launches a step of {step * 1e6:.0f} us,"
               f" {launches[kind] / step:.0f} a second; {steps[kind]} steps")  # fmt: skip
-        for way in WAYS[1:]:
+        for way in wanted[1:]:
             ratios = [
                 100 * (mine / bare - 1)
                 for mine, bare in zip(times[kind, way], times[kind, "bare"], strict=True)
             ]
             low, middle, high = statistics.quantiles(ratios, n=4)
             more = statistics.median(times[kind, way]) / steps[kind] - step
-            print(f"  {way:18} {middle:+7.2f} %  ({low:+.2f} ... {high:+.2f}),"
+            print(f"  {way:14} {middle:+7.2f} %  ({low:+.2f} ... {high:+.2f}),"
                   f" {more / launches[kind] * 1e6:+.2f} us a launch")  # fmt: skip
     return 0
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 TRACED, REFUSED = "is traced", "another CUPTI client"
@@ -54,7 +55,8 @@ class Job:
         return {line.split(maxsplit=5)[5] for line in lines if "/" in line}, len(lines)
 
     def threads(self):
-        return len(os.listdir(f"/proc/{self.pid}/task"))
+        """Their names, and how many have each."""
+        return Counter(path.read_text().strip() for path in Path(f"/proc/{self.pid}/task").glob("*/comm"))
 
     def _await_line(self, word):
         for line in self.process.stdout:

@@ -60,6 +60,7 @@ def test_the_note_names_what_the_process_maps(dynprof, spawn, tmp_path, venv_pyt
     run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
     run.wait_for_err(rf"another CUPTI client is active \(39\): {holder}")
     stop(run)
+    assert "did not answer" not in run.err, "there was nothing to wait for"
     tell(job, "unsubscribe")
 
 

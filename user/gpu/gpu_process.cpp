@@ -276,7 +276,12 @@ void GpuProcess::begin_detach() {
   launch_.reset();
 }
 
-bool GpuProcess::settled() const { return off_ || !status_ || is_gone(pid_) || is_shared(); }
+bool GpuProcess::settled() const {
+  // Only a library that is on, or is just becoming so, says when it is off.
+  const bool answers =
+      status_ && (status_->code == DYNPROF_GPU_ON || status_->code == DYNPROF_GPU_STARTING);
+  return off_ || !answers || is_gone(pid_) || is_shared();
+}
 
 // The library stays on for another recording. It has sent what it had by now.
 bool GpuProcess::is_shared() const {

@@ -43,7 +43,7 @@ class GpuProcess {
   Result<void> attach(const CudaMappings& cuda, GpuTier tier, GpuKernel& kernel);
   GpuTier tier() const { return tier_; }
 
-  // In this order: the switch, and when settled() the rest. Taking a probe away takes some 70 ms.
+  // In this order: the switch, and when settled() the rest.
   void begin_detach();
   // The library has sent everything, or there is nothing to wait for.
   bool settled() const;
