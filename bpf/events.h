@@ -206,7 +206,7 @@ enum dp_probe {
   DP_PROBE_REGION_BEGIN = 1, /* a run of compiled code begins; object: its code object */
   DP_PROBE_REGION_END = 2,
   /* An autograd node written in Python runs. object: the type of its instance, where node_object is
-   * known, else 0; then `types` are those of what the words from DP_NODE_FIRST_WORD on point to. */
+   * known, else 0; then `types` are those of what the words from first_word on point to. */
   DP_PROBE_NODE_BEGIN = 3,
   DP_PROBE_NODE_END = 4,
   DP_PROBE_NODE_RAISED = 5,
@@ -217,8 +217,6 @@ enum dp_probe {
   DP_PROBE_NOT_TIMED = 8,
 };
 
-/* Where in a PyNode its instance may be: 112 in torch 2.13, behind what every Node has. */
-#define DP_NODE_FIRST_WORD 0x60
 #define DP_NODE_WORDS (DP_PROBE_NAME_BYTES / 8)
 
 /* A call of one of torch's native functions. */
@@ -230,7 +228,8 @@ struct dp_probe_event {
   __u64 sp;    /* stack pointer where the function begins: a run that was left has a lower one */
   __u16 probe; /* enum dp_probe */
   __u16 name_size;
-  __u32 pad;
+  __u16 first_word; /* NODE_BEGIN */
+  __u16 pad;
   union {
     char name[DP_PROBE_NAME_BYTES];
     __u64 types[DP_NODE_WORDS]; /* NODE_BEGIN */

@@ -82,6 +82,7 @@ struct dp_code_range {
   __u64 end;
 };
 
+#define DP_NODE_SEARCHED 1u
 /* How torch keeps a CompileId and a CompileContext in this process (torch 2.6: NamedTuple,
  * 2.9: instance dict, 2.13: slots). Types are verified at each read. */
 struct dp_torch_layout {
@@ -109,8 +110,10 @@ struct dp_torch_layout {
   __u64 inline_code;
   __u64 inline_begin;
   __u64 inline_end;
-  __u16 inline_slot;       /* its local that holds the user's code object */
-  __u16 node_object;       /* torch::autograd::PyNode -> its Python instance; 0: not known yet */
+  __u16 inline_slot; /* its local that holds the user's code object */
+  /* torch::autograd::PyNode -> its Python instance. While that is not known: DP_NODE_SEARCHED | the first of
+   * DP_NODE_WORDS words to look at. */
+  __u16 node_object;
   __u16 inline_begin_unit; /* the two instructions as 3.10's f_lasti counts them */
   __u16 inline_end_unit;
 };

@@ -280,11 +280,12 @@ int node_entered(struct pt_regs* ctx) {
   fill_event(&event, &probe, DP_PROBE_NODE_BEGIN);
   event.node = PT_REGS_PARM2(ctx); /* the first argument is where the result goes */
   __u16 offset = probe.process->torch.node_object;
-  if (offset) {
+  if (offset && !(offset & DP_NODE_SEARCHED)) {
     event.object = type_at(event.node + offset);
   } else {
+    event.first_word = offset & ~DP_NODE_SEARCHED;
     for (__u32 i = 0; i < DP_NODE_WORDS; i++)
-      event.types[i] = type_at(event.node + DP_NODE_FIRST_WORD + 8 * i);
+      event.types[i] = type_at(event.node + event.first_word + 8 * i);
   }
   struct dp_region_key key = {.code = event.object, .pid = probe.pid, .probe = DP_PROBE_NODE_BEGIN};
   return run_begins(&probe, &event, &key);

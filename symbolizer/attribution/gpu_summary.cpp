@@ -7,35 +7,6 @@
 namespace dynprof {
 namespace {
 
-// Times in which a device did something: in order, apart.
-using Busy = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
-using Device = std::pair<std::int32_t, std::uint32_t>;  // pid, number
-
-std::map<Device, Busy> busy_times(const GpuWork& gpu) {
-  std::map<Device, Busy> busy;
-  for (const GpuItem& item : gpu.items()) {
-    const dynprof_gpu_record& record = item.row->record;
-    if (!is_gpu_work(record)) continue;
-    Busy& times = busy[{item.row->pid, record.device}];
-    if (!times.empty() && record.start_ns <= times.back().second)
-      times.back().second = std::max<std::uint64_t>(times.back().second, record.end_ns);
-    else
-      times.emplace_back(record.start_ns, record.end_ns);
-  }
-  return busy;
-}
-
-std::uint64_t idle_between(const Busy& busy, std::uint64_t begin, std::uint64_t end) {
-  std::uint64_t idle = 0, at = begin;
-  auto next = std::partition_point(busy.begin(), busy.end(),
-                                   [&](const auto& time) { return time.second <= begin; });
-  for (; next != busy.end() && next->first < end; ++next) {
-    if (next->first > at) idle += next->first - at;
-    at = std::max(at, next->second);
-  }
-  return at < end ? idle + (end - at) : idle;
-}
-
 bool starts_work(const GpuCall& call) {
   return call.call_class != 0 && call.call_class != DYNPROF_GPU_CLASS_SYNC;
 }
@@ -48,18 +19,22 @@ struct Run {
 
 class Regions {
  public:
-  explicit Regions(const GpuWork& gpu) : gpu_(gpu) {}
+  Regions(const GpuWork& gpu, const std::vector<GpuLoad>& loads) : gpu_(gpu), loads_(loads) {}
 
   std::vector<GpuRegionRow> add_up() {
     // By begin, so the calls of a run come in order.
     for (const GpuCall& call : gpu_.calls()) add(call);
     for (const GpuItem& item : gpu_.items()) add(item);
-    const std::map<Device, Busy> busy = busy_times(gpu_);
+    std::map<std::pair<std::int32_t, std::uint32_t>, const GpuLoad*> load_of;
+    for (const GpuLoad& load : loads_) load_of[{load.pid, load.device}] = &load;
     for (const auto& [key, run] : runs_) {
       GpuRegionRow& row = rows_[region_of_[key]];
       ++row.runs;
-      for (const auto& [device, window] : run.windows)
-        row.idle_ns += idle_between(busy.at({row.pid, device}), window.first, window.second);
+      for (const auto& [device, window] : run.windows) {
+        const GpuTimes times = load_of.at({row.pid, device})->idle_in(window.first, window.second);
+        row.idle_ns += times.idle_ns;
+        row.late_ns += times.late_ns;
+      }
     }
     std::vector<GpuRegionRow> sorted;
     for (const auto& [key, row] : rows_) sorted.push_back(row);
@@ -105,6 +80,7 @@ class Regions {
   }
 
   const GpuWork& gpu_;
+  const std::vector<GpuLoad>& loads_;
   std::map<RegionKey, GpuRegionRow> rows_;
   std::map<RunKey, Run> runs_;
   std::map<RunKey, RegionKey> region_of_;
@@ -175,7 +151,8 @@ GpuSummary summarize(const GpuWork& gpu) {
       summary.kernels.begin(), summary.kernels.end(),
       [](const GpuKernelRow& a, const GpuKernelRow& b) { return a.total_ns > b.total_ns; });
   summary.bare = bare_rows(gpu);
-  summary.regions = Regions(gpu).add_up();
+  summary.loads = gpu_loads(gpu);
+  summary.regions = Regions(gpu, summary.loads).add_up();
   return summary;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "symbolizer/attribution/gpu_load.h"
 #include "symbolizer/attribution/gpu_work.h"
 
 namespace dynprof {
@@ -43,14 +44,17 @@ struct GpuRegionRow {
   std::uint64_t gap_ns = 0;     // of its thread, between one such call and the next of the same run
   std::uint64_t works = 0;      // what they ran
   std::uint64_t work_ns = 0;
-  std::uint64_t idle_ns =
-      0;  // from its first work to its last, of each run: its device did nothing
+  // From its first work to its last, of each run: its device did nothing; and of that, before work that had not been
+  // launched.
+  std::uint64_t idle_ns = 0;
+  std::uint64_t late_ns = 0;
 };
 
 struct GpuSummary {
   std::vector<GpuKernelRow> kernels;  // by total
   std::vector<GpuBareRow> bare;       // by calls
   std::vector<GpuRegionRow> regions;  // by time of their work
+  std::vector<GpuLoad> loads;
   std::uint64_t calls = 0, bare_calls = 0, works = 0, work_ns = 0, graph_launches = 0;
   std::uint64_t launch_ns = 0, launches = 0;  // of calls whose end is known
 };

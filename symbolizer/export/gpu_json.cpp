@@ -21,10 +21,17 @@ Json gpu_json(const Analysis& analysis) {
   if (gpu.empty()) return nullptr;
   const GpuSummary summary = summarize(gpu);
   Json devices = Json::array();
-  for (const auto& [key, row] : gpu.devices())
+  for (const auto& [key, row] : gpu.devices()) {
+    GpuTimes times;
+    for (const GpuLoad& load : summary.loads)
+      if (load.pid == key.first && load.device == key.second) times += load.times;
     devices.push_back({{"process", key.first},
                        {"id", key.second},
-                       {"name", valid_utf8(gpu.device_name(key.first, key.second))}});
+                       {"name", valid_utf8(gpu.device_name(key.first, key.second))},
+                       {"busy_s", seconds(times.busy_ns)},
+                       {"idle_s", seconds(times.idle_ns)},
+                       {"late_s", seconds(times.late_ns)}});
+  }
   Json kernels = Json::array();
   for (const GpuKernelRow& row : summary.kernels) {
     if (row.kind != DYNPROF_GPU_KERNEL) continue;
@@ -46,7 +53,8 @@ Json gpu_json(const Analysis& analysis) {
                        {"gap_s", seconds(row.gap_ns)},
                        {"work", row.works},
                        {"work_s", seconds(row.work_ns)},
-                       {"idle_s", seconds(row.idle_ns)}});
+                       {"idle_s", seconds(row.idle_ns)},
+                       {"late_s", seconds(row.late_ns)}});
   return {{"calls", summary.calls},
           {"calls_without_library", summary.bare_calls},
           {"work", summary.works},

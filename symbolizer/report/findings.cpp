@@ -59,6 +59,7 @@ class Finder {
     add_history();
     add_breaks();
     add_triton();
+    found_.gpu = gpu_verdict(selection_);
     found_.cpu = cpu_use(selection_);
     return std::move(found_);
   }

@@ -13,6 +13,7 @@
 #include "symbolizer/attribution/phase_groups.h"
 #include "symbolizer/attribution/torch_history.h"
 #include "symbolizer/report/cpu_use.h"
+#include "symbolizer/report/gpu_verdict.h"
 #include "symbolizer/report/sections.h"
 #include "symbolizer/report/still_open.h"
 
@@ -77,6 +78,7 @@ struct Findings {
   std::uint64_t triton_ns = 0;
   std::string triton_first;  // "add_kernel at serve.py:42"
 
+  GpuVerdict gpu;
   CpuUse cpu;
   std::vector<StillOpen> open;  // at the end; the oldest first
 };

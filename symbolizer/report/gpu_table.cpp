@@ -120,22 +120,25 @@ class GpuTable {
     append_comment(
         out_,
         "Compiled regions on the GPU, over their recorded runs. Gaps: between one launch "
-        "and the next of a run. Idle: of the GPU, from a run's first kernel to its last.");
+        "and the next of a run. Idle: of the GPU, from a run's first kernel to its last. Late: of "
+        "that, when the next kernel had not been launched.");
     out_ += "#\n";
     out_ +=
         "# Trace id       Runs   Launches    Kernels    GPU time  Launching        Gaps        "
-        "Idle\n";
+        "Idle  Late\n";
     out_ +=
         "# .........  ........  .........  .........  ..........  .........  ..........  "
-        "..........\n#\n";
+        "..........  ....\n#\n";
     std::size_t shown = 0;
     for (const GpuRegionRow& row : summary_.regions) {
       if (shown++ == kMaxRegions) break;
-      out_ += fmt::format("  {}{:>10}{:>11}{:>11}{:>12}{:>11}{:>12}{:>12}\n",
-                          cell(trace_id(row.id, row.backward), 9), grouped(row.runs),
-                          grouped(row.launches), row.works > 0 ? grouped(row.works) : "-",
-                          known(row.work_ns, row.works), known(row.launch_ns, row.launch_ns),
-                          known(row.gap_ns, row.launch_ns), known(row.idle_ns, row.works));
+      out_ +=
+          fmt::format("  {}{:>10}{:>11}{:>11}{:>12}{:>11}{:>12}{:>12}{:>6}\n",
+                      cell(trace_id(row.id, row.backward), 9), grouped(row.runs),
+                      grouped(row.launches), row.works > 0 ? grouped(row.works) : "-",
+                      known(row.work_ns, row.works), known(row.launch_ns, row.launch_ns),
+                      known(row.gap_ns, row.launch_ns), known(row.idle_ns, row.works),
+                      row.idle_ns > 0 ? fmt::format("{} %", row.late_ns * 100 / row.idle_ns) : "-");
     }
   }
 

@@ -96,6 +96,7 @@ class Summary {
     add_spent();
     add_one_off();
     add_waiting();
+    add_gpu();
     add_longest();
     add_ranks();
     add_advice();
@@ -245,6 +246,11 @@ class Summary {
       text += fmt::format("; and {:.2f} s ({:.0f} %) no CPU was free", seconds(found_.runnable_ns),
                           share(found_.runnable_ns, found_.scheduled_ns));
     add("Waiting", std::move(text));
+  }
+
+  void add_gpu() {
+    std::string text = gpu_verdict_text(found_.gpu);
+    if (!text.empty()) add("GPU", std::move(text));
   }
 
   void add_longest() {

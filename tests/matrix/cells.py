@@ -173,6 +173,12 @@ def samples_inside(run):
     return "exact" if total and wrong <= 0.005 * total else f"{wrong} of {total} samples differ"
 
 
+def backward_runs(run):
+    """Where a node of autograd keeps its instance differs between releases; the first runs show it, uncounted."""
+    regions = run.ledger.get("runs", {}).get("regions", [])
+    return outcome(any(row["backward"] for row in regions), 1, "no run of a compiled backward was seen")
+
+
 CELLS = {
     "ids and kinds": ids,
     "attempts": attempts,
@@ -184,6 +190,7 @@ CELLS = {
     "graph breaks": graph_breaks,
     "thread-locals and frames": attribution,
     "samples by trace id": samples_inside,
+    "runs of backwards": backward_runs,
 }
 
 

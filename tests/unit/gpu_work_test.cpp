@@ -205,9 +205,91 @@ TEST(GpuSummary, GapsAndIdleOfARegion) {
   EXPECT_EQ(row.gap_ns, (15 + 5) * kUs);
   EXPECT_EQ(row.work_ns, 55 * kUs);
   EXPECT_EQ(row.idle_ns, 15 * kUs);
+  EXPECT_EQ(row.late_ns, 5 * kUs) << "until that of no region";
   ASSERT_EQ(summary.kernels.size(), 2u);
   EXPECT_EQ(summary.kernels[0].total_ns, 50 * kUs);
   EXPECT_EQ(summary.kernels[0].calls, 3u);
+}
+
+TEST(GpuLoad, AGapIsLateWhereTheNextWorkHadNotBeenLaunched) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3"), other = fake.thread(100, 101, "other");
+  FakeGpu gpu(fake);
+  gpu.call(thread, 1, 0, 2);
+  gpu.call(thread, 2, 5, 2);
+  gpu.call(other, 3, 60, 2);
+  gpu.kernel(thread, 1, 10, 10);
+  gpu.kernel(thread, 2, 25, 15);   // it was launched before the gap of 5 us began
+  gpu.kernel(other, 3, 70, 30);    // only 20 us after the gap began
+  gpu.kernel(thread, 1, 80, 10);   // inside another
+  gpu.kernel(thread, 9, 150, 10);  // by a call that is not in the recording
+  Attribution attribution(fake);
+  const std::vector<GpuLoad> loads = gpu_loads(GpuWork(attribution));
+  ASSERT_EQ(loads.size(), 1u);
+  const GpuLoad& load = loads[0];
+  EXPECT_EQ(load.pid, 100);
+  EXPECT_EQ(load.times.busy_ns, (10 + 15 + 30 + 10) * kUs);
+  EXPECT_EQ(load.times.idle_ns, (5 + 30 + 50) * kUs);
+  EXPECT_EQ(load.times.late_ns, 30 * kUs);
+  ASSERT_EQ(load.gaps.size(), 3u);
+  EXPECT_FALSE(load.gaps[0].late());
+  EXPECT_TRUE(load.gaps[1].late());
+  EXPECT_EQ(load.gaps[1].thread, other);
+  EXPECT_FALSE(load.gaps[2].late()) << "when it was launched is not known";
+  const GpuTimes part = load.idle_in(gpu.time(50), gpu.time(120));
+  EXPECT_EQ(part.idle_ns, (20 + 20) * kUs);
+  EXPECT_EQ(part.late_ns, 20 * kUs);
+  EXPECT_EQ(load.idle_in(gpu.time(0), gpu.time(10)).idle_ns, 0u);
+  EXPECT_EQ(load.idle_in(gpu.time(200), gpu.time(300)).idle_ns, 0u);
+}
+
+// A kernel of 1 ms every 10 ms, launched 1 ms before it runs, and what its thread did in between.
+TEST(GpuVerdict, ACpuBoundJobNamesTheLines) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3"), other = fake.thread(100, 101, "other");
+  const StackId slow = fake.stack({fake.python("/home/me/train.py", "step", 10, 12)});
+  const StackId loads = fake.stack({fake.python("/home/me/data.py", "load", 20, 25)});
+  FakeGpu gpu(fake);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    gpu.call(thread, i, 10'000 * i, 10);
+    gpu.kernel(thread, i, 10'000 * i + 1000, 1000);
+    fake.sample_at(gpu.time(10'000 * i + 1500), thread, loads);  // the GPU is busy
+    fake.sample_at(gpu.time(10'000 * i + 5000), thread, i % 4 == 0 ? loads : slow);
+    fake.sample_at(gpu.time(10'000 * i + 6000), other, loads);  // it launches nothing
+  }
+  Attribution attribution(fake);
+  const Analysis analysis(attribution);
+  const std::string report = render_report(analysis, {});
+  EXPECT_THAT(report,
+              HasSubstr("CPU-bound: idle 90 % of 0.19 s, 100 % of that before the next launch; "
+                        "meanwhile at\n                 train.py:12 74 %, data.py:25 26 %"));
+}
+
+TEST(GpuVerdict, AGpuBoundJob) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  FakeGpu gpu(fake);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    gpu.call(thread, i, 100 * i, 10);
+    gpu.kernel(thread, i, 10'000 * i + 5000, 9900);
+  }
+  Attribution attribution(fake);
+  EXPECT_THAT(render_report(Analysis(attribution), {}),
+              HasSubstr("GPU-bound: busy 99 % of 0.20 s"));
+}
+
+TEST(GpuVerdict, WorkThatWaitsThoughItWasLaunchedIsNotTheCpus) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  FakeGpu gpu(fake);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    gpu.call(thread, i, 100 * i, 10);
+    gpu.kernel(thread, i, 10'000 * i + 5000, 2000);
+  }
+  Attribution attribution(fake);
+  EXPECT_THAT(
+      render_report(Analysis(attribution), {}),
+      HasSubstr("idle 79 % of 0.19 s, 0 % of that before the next launch, the rest before"));
 }
 
 TEST(GpuReport, SaysWhatWasSeenWithoutTheLibrary) {

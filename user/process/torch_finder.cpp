@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "user/history/graph_breaks.h"
+#include "user/target/backward_nodes.h"
 #include "user/target/clock.h"
 #include "user/target/marker_rules.h"
 #include "user/target/torch_threads.h"
@@ -46,7 +47,10 @@ void TorchFinder::look(std::uint64_t now_ns) {
   const bool probed = probed_ || !probes_wanted_;
   if (!probed && schedule_.looks < kImportLooks) schedule_.next_ns = now_ns + kImportLookNs;
   if (torch_.version != found->version) identity_.changed();
+  const std::uint16_t node_object = torch_.layout.node_object;
   torch_ = std::move(*found);
+  torch_.layout.node_object =
+      node_object ? node_object : static_cast<std::uint16_t>(first_node_words() | DP_NODE_SEARCHED);
   use_functions();
   look_for_tracing();
   auto markers = resolve_markers(python_.objects(), python_.runtime());

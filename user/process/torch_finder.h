@@ -33,8 +33,13 @@ class TorchFinder {
   const TorchTarget& torch() const { return torch_; }
   // All probes are set, on these functions.
   void set_probed(const RunFunctions& functions);
-  // Offset in a PyNode of its Python instance.
-  void set_node_object(std::uint16_t offset) { torch_.layout.node_object = offset; }
+  // See dp_torch_layout::node_object.
+  void set_node_object(std::uint16_t place) { torch_.layout.node_object = place; }
+  // The words of a PyNode in which its instance is looked for; 0: it is known where it lies.
+  std::uint16_t searched_node_words() const {
+    const std::uint16_t place = torch_.layout.node_object;
+    return place & DP_NODE_SEARCHED ? static_cast<std::uint16_t>(place & ~DP_NODE_SEARCHED) : 0;
+  }
   // The name of an open phase in a sample; 0: the str is gone.
   StringId phase_name(const dp_phase_name& name, RecordingWriter& writer);
 

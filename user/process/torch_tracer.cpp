@@ -136,14 +136,18 @@ std::string TorchTracer::node_name(const dp_probe_event& event) {
   // A class is identified by its contents: its address may have been reused.
   RemoteValues& values = process_.python.values();
   if (event.object) return backward_run_name(values, layout, python.none, event.object);
-  for (std::uint16_t i = 0; i < DP_NODE_WORDS; ++i) {
-    std::string name = backward_run_name(values, layout, python.none, event.types[i]);
-    if (name.empty()) continue;
-    process_.torch.set_node_object(static_cast<std::uint16_t>(DP_NODE_FIRST_WORD + 8 * i));
+  const auto* const type = std::find_if(
+      std::begin(event.types), std::end(event.types),
+      [&](std::uint64_t one) { return is_node_class(process_.python.objects(), one); });
+  const bool found = type != std::end(event.types);
+  // Events that were on their way meanwhile change nothing.
+  if (event.first_word == process_.torch.searched_node_words()) {
+    process_.torch.set_node_object(
+        static_cast<std::uint16_t>(found ? event.first_word + 8 * (type - event.types)
+                                         : node_words_after(event.first_word) | DP_NODE_SEARCHED));
     (void)process_.entry.update();
-    return name;
   }
-  return {};
+  return found ? backward_run_name(values, layout, python.none, *type) : std::string();
 }
 
 void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {

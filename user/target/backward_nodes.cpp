@@ -2,12 +2,24 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "user/target/torch_threads.h"
 
 namespace dynprof {
 namespace {
 
 constexpr const char* kRun = "CompiledFunctionBackward";
+constexpr std::uint16_t kBytes = 8 * DP_NODE_WORDS;
+constexpr std::array<std::uint16_t, 8> kFirstWords = {0x60,
+                                                      0x1a0,
+                                                      0x60 + kBytes,
+                                                      0x60 + 2 * kBytes,
+                                                      0x60 + 3 * kBytes,
+                                                      0x60 + 4 * kBytes,
+                                                      0x1a0 + kBytes,
+                                                      0x1a0 + 2 * kBytes};
 
 std::string id_text(const TorchIds& ids) {
   std::string text = ids.autograd_id >= 0 ? fmt::format("!{}", ids.autograd_id) : std::string();
@@ -34,6 +46,18 @@ std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch
   auto ids = context ? read_compile_context(objects, torch, none, *context) : std::nullopt;
   std::string id = ids ? id_text(*ids) : std::string();
   return id.empty() ? kRun : fmt::format("{} {}", kRun, id);
+}
+
+std::uint16_t first_node_words() { return kFirstWords[0]; }
+
+std::uint16_t node_words_after(std::uint16_t first) {
+  const auto* at = std::find(kFirstWords.begin(), kFirstWords.end(), first);
+  return at == kFirstWords.end() || at + 1 == kFirstWords.end() ? kFirstWords[0] : at[1];
+}
+
+bool is_node_class(RemoteObjects& objects, std::uint64_t type) {
+  return plausible_pointer(type) && objects.type_name(type).ends_with("Backward") &&
+         objects.type_get(type, "_forward_cls").value_or(0) != 0;
 }
 
 }  // namespace dynprof

@@ -1,7 +1,7 @@
 // Which compile a run of a compiled backward belongs to. torch runs it as an autograd node written in
 // Python: torch::autograd::PyNode holds an instance of CompiledFunctionBackward, a class made per
 // compiled graph, whose _forward_cls keeps _lazy_backward_info.saved_compile_context. Read in torch 2.6
-// to 2.14, tested with 2.13.
+// to 2.15, tested with 2.11, 2.13 and 2.15.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,13 @@ namespace dynprof {
 // "" for a class that runs nothing compiled.
 std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch,
                               std::uint64_t none, std::uint64_t type);
+
+// Where a PyNode has its instance: 0x70 since torch 2.13, 0x1d8 before, behind the metadata of its inputs. It is looked for
+// in DP_NODE_WORDS words at a time; these are the first of them, the likely ones first, over and over.
+std::uint16_t first_node_words();
+std::uint16_t node_words_after(std::uint16_t first);
+
+// Whether this is the class of an autograd node written in Python, compiled or not.
+bool is_node_class(RemoteObjects& objects, std::uint64_t type);
 
 }  // namespace dynprof

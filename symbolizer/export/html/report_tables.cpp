@@ -204,7 +204,8 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
     table.note =
         "Over their recorded runs. Gaps: between one launch and the next of a run. Idle: of the "
         "GPU, "
-        "from a run's first kernel to its last.";
+        "from a run's first kernel to its last. Late: of that, when the next kernel had not been "
+        "launched.";
     table.columns = {{"Trace id"},
                      {"Runs", ColumnType::kCount},
                      {"Launches", ColumnType::kCount},
@@ -212,16 +213,18 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
                      {"GPU time", ColumnType::kSeconds},
                      {"Launching", ColumnType::kSeconds},
                      {"Gaps", ColumnType::kSeconds},
-                     {"Idle", ColumnType::kSeconds}};
+                     {"Idle", ColumnType::kSeconds},
+                     {"Late", ColumnType::kSeconds}};
     limit(table, summary.regions);
     auto known = [](std::uint64_t ns, std::uint64_t seen) {
       return seen > 0 ? cell_of(ns) : PageCell{};
     };
     for (const GpuRegionRow& row : summary.regions)
-      table.rows.push_back({{trace_id(row.id, row.backward), cell_of(row.runs),
-                             cell_of(row.launches), known(row.works, row.works),
-                             known(row.work_ns, row.works), known(row.launch_ns, row.launch_ns),
-                             known(row.gap_ns, row.launch_ns), known(row.idle_ns, row.works)}});
+      table.rows.push_back(
+          {{trace_id(row.id, row.backward), cell_of(row.runs), cell_of(row.launches),
+            known(row.works, row.works), known(row.work_ns, row.works),
+            known(row.launch_ns, row.launch_ns), known(row.gap_ns, row.launch_ns),
+            known(row.idle_ns, row.works), known(row.late_ns, row.works)}});
     tables.push_back(std::move(table));
   }
   return tables;
