@@ -15,6 +15,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::uint64_t kLeastNs = 10'000'000;  // from the first work to the last
+constexpr std::uint64_t kLeastSamples = 10;
 constexpr std::size_t kMaxLines = 3;
 constexpr double kLeastShare = 5;  // percent, of a line
 
@@ -82,6 +83,8 @@ void add_meanwhile(const Selection& selection, const LateTimes& late, GpuVerdict
     if (is_idle(meanings.of(wait))) continue;
     add(wait.stack, overlap(times->second, wait.begin_ns, wait.end_ns()));
   }
+  if (verdict.meanwhile_ns < kLeastSamples * selection.attribution().recording().meta().period_ns)
+    return;
   verdict.meanwhile.assign(sums.begin(), sums.end());
   std::stable_sort(verdict.meanwhile.begin(), verdict.meanwhile.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

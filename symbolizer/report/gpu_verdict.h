@@ -15,7 +15,7 @@ struct GpuVerdict {
   std::size_t devices = 0;  // 0: nothing is known of the times of GPU work
   GpuTimes times;           // of all of them
   // While nothing had been launched, the threads that then launched: the lines of user code on their samples and
-  // waits, most first.
+  // waits, most first. Empty where these are too few to tell.
   NamedTimes meanwhile;
   std::uint64_t meanwhile_ns = 0;  // all of it
 };

@@ -3,12 +3,18 @@
 import json
 import os
 import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import samples
 import support
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "faults"))
+
+import leftovers  # noqa: E402
 
 pytestmark = pytest.mark.root_bpf
 
@@ -192,6 +198,33 @@ def test_compile_workers(venv_python, dynprof, tmp_path):
         # The first also has what the pool's own process still does to begin with.
         everything = sum(shares.values()) + sum(each["cpu_s"] for each in row["children"])
         assert row["children_cpu_s"] == pytest.approx(everything, abs=1e-4)
+
+
+POOL = """
+import os, sys, torch
+from torch._inductor.compile_worker.subproc_pool import SubprocPool
+pool = SubprocPool(2)
+workers = {pool.submit(os.getpid).result() for _ in range(2)} | {pool.submit(os.getppid).result()}
+print("ready", *workers, flush=True)
+sys.stdin.readline()
+pool.shutdown()
+"""
+
+
+def test_compile_workers_get_no_probes(venv_python, dynprof, spawn, tmp_path):
+    """A machine has one for each CPU, and they run nothing that is probed."""
+    job = spawn([venv_python, "-c", POOL], timeout=180)
+    workers = [int(word) for word in job.text.split("ready ")[1].split()]
+    run = samples.start_recording(dynprof, tmp_path / "out", "-p", job.pid, "--no-svg")
+    assert leftovers.changed_code(job.pid), "the job has probes"
+    end = time.monotonic() + 2  # every process is looked at once a second
+    while time.monotonic() < end:
+        assert {pid: leftovers.changed_code(pid) for pid in workers} == {pid: [] for pid in workers}
+        time.sleep(0.1)
+    run.interrupt()
+    assert run.wait().rc == 0
+    job.send("exit")
+    assert job.wait() == 0
 
 
 def test_compiles_in_two_threads(venv_python, dynprof, tmp_path):

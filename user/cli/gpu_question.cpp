@@ -49,7 +49,8 @@ bool asked_to_load_library(const SessionOptions& options) {
   const std::string whom = pids.size() == 1 ? fmt::format("process {}", pids[0])
                                             : fmt::format("{} processes", pids.size());
   print_err(fmt::format(
-      "Load libdynprof_cupti.so into {} for times on the GPU? It stays there. [y/N, N after {} s] ",
+      "Load libdynprof_cupti.so into {} for times on the GPU? It stays there, and launches take "
+      "about a microsecond longer until the job ends. [y/N, N after {} s] ",
       whom, kPatience.count()));
   return answered_yes();
 }
