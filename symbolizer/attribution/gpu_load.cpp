@@ -15,6 +15,7 @@ GpuTimes& GpuTimes::operator+=(const GpuTimes& more) {
 
 GpuTimes GpuLoad::idle_in(std::uint64_t begin_ns, std::uint64_t end_ns) const {
   GpuTimes found;
+  if (end_ns <= begin_ns) return found;  // in a recording that is wrong
   auto gap = std::partition_point(gaps.begin(), gaps.end(),
                                   [&](const GpuGap& one) { return one.end_ns <= begin_ns; });
   for (; gap != gaps.end() && gap->begin_ns < end_ns; ++gap) {

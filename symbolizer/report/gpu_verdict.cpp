@@ -48,6 +48,7 @@ LateTimes late_times(const std::vector<GpuLoad>& loads) {
 std::uint64_t overlap(const std::vector<Interval>& times, std::uint64_t begin_ns,
                       std::uint64_t end_ns) {
   std::uint64_t ns = 0;
+  if (end_ns <= begin_ns) return ns;  // in a recording that is wrong
   auto at = std::partition_point(times.begin(), times.end(),
                                  [&](const Interval& one) { return one.second <= begin_ns; });
   for (; at != times.end() && at->first < end_ns; ++at)

@@ -4,13 +4,15 @@
     launch_cost.py --build DIR [--build DIR...] --folder DIR [--rounds N] [--seconds S] [--ways LIST]
 
 Processes of launch_job.py: one that has never had libdynprof_cupti.so (bare; recorded without the GPU; recorded by
-probes), one for each build that has its library since `record --gpu on` loaded it (recorded; idle afterwards), and one
-for torch.profiler. Each round runs every way once, in a random order, S seconds of work each. The table: the time of
-a step beside bare in the same round, median and quartiles over the rounds.
+probes), one for each build that has its library since `record --gpu on` loaded it (recorded; idle afterwards), one
+whose library writes a dump file from the start, without any probe or stack, and one for torch.profiler. Each round
+runs every way once, in a random order, S seconds of work each. The table: the time of a step beside bare in the same
+round, median and quartiles over the rounds.
 """
 
 import argparse
 import random
+import signal
 import statistics
 import sys
 from collections import defaultdict
@@ -32,6 +34,8 @@ class Ways:
     def __init__(self, options):
         self.options, self.numbers = options, iter(range(10**6))
         self.plain, self.profiled = self._job(), self._job()
+        dump = {"DYNPROF_GPU_DUMP": str(options.folder / "dump-%p")}
+        self.dumping = self._job(options.build[0] / "libdynprof_cupti.so", dump)
         self.loaded = [self._job() for _ in options.build]
         for job in self.jobs():
             job.await_ready()
@@ -40,6 +44,7 @@ class Ways:
             "bare again": self.bare,
             "sampled only": lambda *work: self._recorded(0, self.plain, *work, "off", SAMPLING),
             "probes": lambda *work: self._recorded(0, self.plain, *work, "auto", WITHOUT),
+            "dump file": partial(self._seconds, self.dumping),
             "torch.profiler": lambda *work: self._seconds(self.profiled, *work, "profiled"),
         }
         for i, job in enumerate(self.loaded):
@@ -48,7 +53,7 @@ class Ways:
             self.all[f"idle{which}"] = partial(self._seconds, job)
 
     def jobs(self):
-        return [self.plain, self.profiled, *self.loaded]
+        return [self.plain, self.profiled, self.dumping, *self.loaded]
 
     def bare(self, kind, steps):
         return self._seconds(self.plain, kind, steps)
@@ -58,8 +63,8 @@ class Ways:
             self._recorded(i, job, kind, 20, "on", TRACED)
 
     @staticmethod
-    def _job():
-        return Job(ROOT / "tests" / "gpu" / "launch_job.py")
+    def _job(library=None, environment=None):
+        return Job(ROOT / "tests" / "gpu" / "launch_job.py", library, environment)
 
     def _recorded(self, build, job, kind, steps, mode, sign):
         name = f"cost{next(self.numbers)}"
@@ -94,26 +99,37 @@ def main():
         ways.load(kind)
         launches[kind] = int(ways.profiled.tell(f"launches {kind}")[0])
     times = defaultdict(list)
-    for _ in range(options.rounds):
-        for kind in KINDS:
-            for way in random.sample(wanted, len(wanted)):
-                times[kind, way].append(ways.all[way](kind, steps[kind]))
+    # Device time is dear: what was measured until the run was stopped is shown.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        for _ in range(options.rounds):
+            for kind in KINDS:
+                for way in random.sample(wanted, len(wanted)):
+                    times[kind, way].append(ways.all[way](kind, steps[kind]))
+    finally:
+        show(times, wanted, steps, launches)
     for job in ways.jobs():
         job.end()
+    return 0
+
+
+def show(times, wanted, steps, launches):
     for kind in KINDS:
-        step = statistics.median(times[kind, "bare"]) / steps[kind]
+        bare = times[kind, "bare"]
+        if not bare:
+            continue
+        step = statistics.median(bare) / steps[kind]
         print(f"{kind}: {launches[kind]} launches a step of {step * 1e6:.0f} us,"
-              f" {launches[kind] / step:.0f} a second; {steps[kind]} steps")  # fmt: skip
+              f" {launches[kind] / step:.0f} a second; {steps[kind]} steps, {len(bare)} rounds")  # fmt: skip
         for way in wanted[1:]:
-            ratios = [
-                100 * (mine / bare - 1)
-                for mine, bare in zip(times[kind, way], times[kind, "bare"], strict=True)
-            ]
+            # In a run that was stopped the last round lacks some.
+            ratios = [100 * (mine / base - 1) for mine, base in zip(times[kind, way], bare, strict=False)]
+            if len(ratios) < 2:
+                continue
             low, middle, high = statistics.quantiles(ratios, n=4)
             more = statistics.median(times[kind, way]) / steps[kind] - step
             print(f"  {way:14} {middle:+7.2f} %  ({low:+.2f} ... {high:+.2f}),"
                   f" {more / launches[kind] * 1e6:+.2f} us a launch")  # fmt: skip
-    return 0
 
 
 if __name__ == "__main__":

@@ -17,13 +17,13 @@ class Job:
 
     library: None, or libdynprof_cupti.so, which the CUDA driver then loads at the start."""
 
-    def __init__(self, program, library=None, arguments=()):
+    def __init__(self, program, library=None, environment=None):
         self.process = subprocess.Popen(
-            [sys.executable, program, *arguments],
+            [sys.executable, program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "CUDA_INJECTION64_PATH": str(library or "none")},
+            env={**os.environ, "CUDA_INJECTION64_PATH": str(library or "none"), **(environment or {})},
         )
         self.pid = self.process.pid
 

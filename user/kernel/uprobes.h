@@ -2,7 +2,7 @@
 // bpf/uprobes.bpf.c.
 //
 // They are links of the kernel's uprobe_multi where it has these and they can be limited to a process (Linux 6.10, and
-// 6.6 and 6.9 with fixes), else perf events. To remove a probe the kernel waits for a grace period, a tenth of a second. It waits
+// earlier kernels with its fix), else perf events. To remove a probe the kernel waits for a grace period, a tenth of a second. It waits
 // for those of many links at once, but for one perf event after the other: 16 probes take 0.07 s and 1.4 s (tests/bench/probe_hits.c).
 #pragma once
 

@@ -85,7 +85,7 @@ class TorchTracer {
   const TorchWatch& watch() const { return watch_; }
 
  private:
-  // Of torch's compile workers too few things are of interest, and there can be many: they are sampled alone.
+  // False for torch's compile workers: only their samples are of interest, and there can be many of them.
   bool has_torch() const {
     return process_.python && process_.torch.imported() && !is_compile_worker();
   }
