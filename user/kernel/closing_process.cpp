@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,6 +25,9 @@ namespace {
 
 constexpr const char* kName = "fd-closer";
 constexpr int kPatienceMs = 30'000;
+// At the same time, after the program was killed.
+constexpr int kClosers = 32;
+constexpr rlim_t kMaxDescriptors = 1 << 20;
 // Of the root control groups, by which whole groups are killed: version 2 alone, version 2 beside version 1, systemd's own.
 constexpr const char* kRootGroups[] = {"/sys/fs/cgroup/cgroup.procs",
                                        "/sys/fs/cgroup/unified/cgroup.procs",
@@ -79,10 +83,26 @@ void close_together(std::span<const std::int32_t> descriptors) {
   }
 }
 
+// Of the program, which is gone. The end of this process would close them one after the other, and take a tenth of a second for
+// each uprobe.
+void close_all_together() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto end = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMaxDescriptors));
+  for (int first = 0; first < kClosers; first++) {
+    const long child = copy_of_this_process(SIGCHLD);
+    if (child < 0) break;  // the end of this process closes the rest
+    if (child > 0) continue;
+    for (int descriptor = first; descriptor < end; descriptor += kClosers) ::close(descriptor);
+    ::_exit(0);
+  }
+  while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR) {
+  }
+}
+
 }  // namespace
 
-// Ends when the program has ended. Descriptors are closed by the end of this process then: to close all of them by
-// number would also close those of a program that is still there, if anything here were wrong.
+// Ends when the program has ended.
 void ClosingProcess::serve(const Channel& channel) {
   leave_control_group();
   give_up_identity();
@@ -90,6 +110,8 @@ void ClosingProcess::serve(const Channel& channel) {
       {{channel.program.get(), POLLIN, 0}, {channel.theirs.get(), POLLIN, 0}}};
   for (;;) {
     if (::poll(events.data(), events.size(), -1) < 0 && errno != EINTR) break;
+    // Not on an error: if the program were still there, it would lose its descriptors.
+    if (events[0].revents & POLLIN) close_all_together();
     if (events[0].revents != 0) break;
     Request request;
     const ssize_t got = ::recv(channel.theirs.get(), &request, sizeof request, MSG_DONTWAIT);
