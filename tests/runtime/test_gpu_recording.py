@@ -166,6 +166,21 @@ def test_a_killed_profiler_leaves_the_job_as_it_was(dynprof, spawn, tmp_path, ve
     assert len(dump.calls) == len(dump.work) == 10 and dump.lost() == {}
 
 
+def test_the_summary_says_who_waits_for_whom(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python)
+    run = record(dynprof, tmp_path / "out", job)
+    for _ in range(4):
+        tell(job, "launch 5")
+        time.sleep(0.05)
+    stop(run)
+    report = (tmp_path / "out" / "report.txt").read_text()
+    share = r"(9\d|100) %"
+    said = rf"(?m)^  GPU            CPU-bound: idle {share} of 0\.\d\d s, {share} of that before"
+    assert re.search(said, report), report
+    (device,) = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]["devices"]
+    assert device["busy_s"] > 0 and device["idle_s"] > 0.1 and device["late_s"] > 0.9 * device["idle_s"]
+
+
 def test_a_job_that_ends_while_recorded_loses_nothing(dynprof, spawn, tmp_path, venv_python):
     job = start_job(spawn, venv_python)
     run = record(dynprof, tmp_path / "out", job)
