@@ -18,7 +18,7 @@ namespace dynprof {
 std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch,
                               std::uint64_t none, std::uint64_t type);
 
-// Where a PyNode has its instance: 0x70 since torch 2.13, 0x1d8 before, behind the metadata of its inputs. It is looked for
+// Where a PyNode has its instance: 0x70 in torch 2.13 and 2.15, 0x1d8 in 2.8 to 2.12, behind the metadata of its inputs. It is looked for
 // in DP_NODE_WORDS words at a time; these are the first of them, the likely ones first, over and over.
 std::uint16_t first_node_words();
 std::uint16_t node_words_after(std::uint16_t first);
