@@ -99,7 +99,7 @@ def main():
         ways.load(kind)
         launches[kind] = int(ways.profiled.tell(f"launches {kind}")[0])
     times = defaultdict(list)
-    # Device time is dear: what was measured until the run was stopped is shown.
+    # What was measured until the run was stopped is shown.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         for _ in range(options.rounds):
