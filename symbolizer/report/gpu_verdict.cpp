@@ -56,10 +56,6 @@ std::uint64_t overlap(const std::vector<Interval>& times, std::uint64_t begin_ns
   return ns;
 }
 
-double share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
-}
-
 void add_meanwhile(const Selection& selection, const LateTimes& late, GpuVerdict& verdict) {
   const Tables& tables = selection.tables();
   const ResolvedFrames& frames = selection.attribution().frames();
@@ -110,15 +106,15 @@ std::string gpu_verdict_text(const GpuVerdict& verdict) {
       fmt::format("of {:.2f} s{}", static_cast<double>(whole_ns) * 1e-9,
                   verdict.devices > 1 ? fmt::format(" of {} GPUs", grouped(verdict.devices)) : "");
   if (busy_ns >= whole_ns / 10 * 9)
-    return fmt::format("GPU-bound: busy {:.0f} % {}", share(busy_ns, whole_ns), of);
+    return fmt::format("GPU-bound: busy {:.0f} % {}", share_percent(busy_ns, whole_ns), of);
   const bool late = late_ns * 2 >= idle_ns;
-  std::string text =
-      fmt::format("{}idle {:.0f} % {}, {:.0f} % of that before the next launch",
-                  late ? "CPU-bound: " : "", share(idle_ns, whole_ns), of, share(late_ns, idle_ns));
+  std::string text = fmt::format("{}idle {:.0f} % {}, {:.0f} % of that before the next launch",
+                                 late ? "CPU-bound: " : "", share_percent(idle_ns, whole_ns), of,
+                                 share_percent(late_ns, idle_ns));
   if (!late) return text + ", the rest before work that had been launched";
   std::size_t shown = 0;
   for (const auto& [line, ns] : verdict.meanwhile) {
-    const double percent = share(ns, verdict.meanwhile_ns);
+    const double percent = share_percent(ns, verdict.meanwhile_ns);
     if (shown == kMaxLines || percent < kLeastShare) break;
     text += fmt::format("{}{} {:.0f} %", shown++ == 0 ? "; meanwhile at " : ", ", line, percent);
   }

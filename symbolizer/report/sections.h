@@ -83,5 +83,7 @@ void append_comment(std::string& out, std::string_view text);
 std::string grouped(std::uint64_t number);
 // "12.34%", "-" of nothing.
 std::string percent(std::uint64_t part, std::uint64_t whole);
+// In percent, at most 100; 0 of nothing.
+double share_percent(std::uint64_t part, std::uint64_t whole);
 
 }  // namespace dynprof

@@ -31,11 +31,6 @@ constexpr Limits kDetails{50, 50, 50, 12, 12};
 
 double seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-double share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0
-                    : 100 * static_cast<double>(std::min(part, whole)) / static_cast<double>(whole);
-}
-
 std::string counted(std::uint64_t count, const char* one, const char* many) {
   return fmt::format("{} {}", grouped(count), count == 1 ? one : many);
 }
@@ -175,7 +170,7 @@ class Summary {
       text = fmt::format("{:.2f} s", seconds(found_.compiling_ns));
       if (found_.recorded_ns > 0) {
         text += fmt::format(" of the {:.2f} s recorded ({:.0f} %)", seconds(found_.recorded_ns),
-                            share(found_.compiling_ns, found_.recorded_ns));
+                            share_percent(found_.compiling_ns, found_.recorded_ns));
       }
       text += ": " + counted(found_.compiles, "compile", "compiles");
       if (found_.functions > 0) text += " of " + counted(found_.functions, "function", "functions");
@@ -208,7 +203,7 @@ class Summary {
     });
     std::string text;
     for (PhaseGroup group : order) {
-      const double percent = share(found_.groups.of(group), whole);
+      const double percent = share_percent(found_.groups.of(group), whole);
       if (percent < 0.5) continue;
       std::string words = phase_group_name(group).words;
       if (group == PhaseGroup::kInductor && found_.groups.kernel_in_inductor)
@@ -221,14 +216,15 @@ class Summary {
 
   // What the next run with the same caches does not pay.
   void add_one_off() {
-    if (found_.one_off_ns < 1'000'000 || share(found_.one_off_ns, found_.thread_ns) < 1) return;
+    if (found_.one_off_ns < 1'000'000 || share_percent(found_.one_off_ns, found_.thread_ns) < 1)
+      return;
     std::string parts;
     for (const auto& [what, ns] : found_.one_off) {
-      if (share(ns, found_.one_off_ns) < 1) continue;
+      if (share_percent(ns, found_.one_off_ns) < 1) continue;
       append_part(parts, fmt::format("{} {:.2f} s", what, seconds(ns)));
     }
     add("One-off", fmt::format("{:.2f} s ({:.0f} %), cached: {}", seconds(found_.one_off_ns),
-                               share(found_.one_off_ns, found_.thread_ns), parts));
+                               share_percent(found_.one_off_ns, found_.thread_ns), parts));
     may_drop(2);
   }
 
@@ -237,14 +233,14 @@ class Summary {
     std::string kinds;
     std::size_t shown = 0;
     for (const auto& [what, ns] : found_.waits) {
-      if (shown++ == kMaxKinds || share(ns, found_.wait_ns) < 5) break;
+      if (shown++ == kMaxKinds || share_percent(ns, found_.wait_ns) < 5) break;
       append_part(kinds, fmt::format("{} {:.2f} s", cut(what, 24), seconds(ns)));
     }
     std::string text = fmt::format("{:.2f} s ({:.0f} %): {}", seconds(found_.wait_ns),
-                                   share(found_.wait_ns, found_.thread_ns), kinds);
+                                   share_percent(found_.wait_ns, found_.thread_ns), kinds);
     if (found_.runnable_ns * 10 > found_.scheduled_ns)
       text += fmt::format("; and {:.2f} s ({:.0f} %) no CPU was free", seconds(found_.runnable_ns),
-                          share(found_.runnable_ns, found_.scheduled_ns));
+                          share_percent(found_.runnable_ns, found_.scheduled_ns));
     add("Waiting", std::move(text));
   }
 
@@ -380,11 +376,13 @@ class Summary {
       append_part(names, fmt::format("{} {:.2f} s", cut(cpu.others[i].first, 20),
                                      seconds(cpu.others[i].second)));
     }
-    std::string text = fmt::format(
-        "other {}processes used {:.0f} % of the {}", cpu.machine ? "" : "recorded ",
-        share(cpu.other_ns, cpu.whole_ns()), cpu.machine ? "machine's CPU time" : "CPU time");
+    std::string text =
+        fmt::format("other {}processes used {:.0f} % of the {}", cpu.machine ? "" : "recorded ",
+                    share_percent(cpu.other_ns, cpu.whole_ns()),
+                    cpu.machine ? "machine's CPU time" : "CPU time");
     if (!names.empty()) text += fmt::format(" ({})", names);
-    if (cpu.machine) text += fmt::format("; idle {:.0f} %", share(cpu.idle_ns, cpu.whole_ns()));
+    if (cpu.machine)
+      text += fmt::format("; idle {:.0f} %", share_percent(cpu.idle_ns, cpu.whole_ns()));
     add("Interference", std::move(text));
   }
 

@@ -92,6 +92,11 @@ std::string grouped(std::uint64_t number) {
   return digits;
 }
 
+double share_percent(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0
+                    : 100 * static_cast<double>(std::min(part, whole)) / static_cast<double>(whole);
+}
+
 std::string percent(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return "-";
   return fmt::format("{:.2f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));

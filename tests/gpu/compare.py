@@ -106,7 +106,7 @@ def run(build, folder):
         wrong += [f"{name}: {text}" for text in check_kineto.check_gpu(ours)]
         wrong += [f"{name}: {text}" for text in compare(ours, theirs)]
     calls = traced_calls(folder / "first")
-    print("answers to docs/concepts/gpu.md, \"Only a GPU can tell\"")
+    print("measured, for docs/concepts/gpu.md")
     print(f"  A one round of work: {bare:.3f} s without the library, {idle:.3f} s with it idle,"
           f" {first:.3f} and {second:.3f} s recorded, {after:.3f} s after,"
           f" {probed:.3f} s by probes")  # fmt: skip

@@ -11,11 +11,11 @@ are compiled, forward and backward, with an optimizer.
 """
 
 import os
-import select
-import sys
 import time
 
 import torch
+
+from told_lines import lines
 
 LAYERS = 12
 SIZES = {"gpu": (6144, 2048), "cpu": (64, 256)}
@@ -50,17 +50,6 @@ def profiled(work, steps):
         work(steps)
         seconds = time.perf_counter() - began
     return profiler, seconds
-
-
-def lines():
-    """Those of stdin. Python code runs while it waits, as in a job that works, so that the library can be loaded."""
-    while True:
-        while not select.select([0], [], [], 0.01)[0]:
-            pass
-        line = sys.stdin.readline()
-        if not line:
-            return
-        yield line
 
 
 def main():

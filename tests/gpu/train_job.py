@@ -11,10 +11,10 @@ ways. Everything was compiled, and the graphs captured, before it says `ready`.
 """
 
 import os
-import select
-import sys
 
 import torch
+
+from told_lines import lines
 
 STEPS = 20
 
@@ -46,17 +46,6 @@ def make():
         torch.cuda.synchronize()
 
     return work
-
-
-def lines():
-    """Those of stdin. Python code runs while it waits, as in a job that works, so that the library can be loaded."""
-    while True:
-        while not select.select([0], [], [], 0.01)[0]:
-            pass
-        line = sys.stdin.readline()
-        if not line:
-            return
-        yield line
 
 
 def main():

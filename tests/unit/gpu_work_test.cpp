@@ -265,30 +265,26 @@ TEST(GpuVerdict, ACpuBoundJobNamesTheLines) {
                         "meanwhile at\n                 train.py:12 74 %, data.py:25 26 %"));
 }
 
-TEST(GpuVerdict, AGpuBoundJob) {
+// Of kernels of this length, one every 10 ms, all of them launched at the beginning.
+std::string report_of_queued_kernels(std::uint64_t kernel_us) {
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100, "python3");
   FakeGpu gpu(fake);
   for (std::uint32_t i = 0; i < 20; ++i) {
     gpu.call(thread, i, 100 * i, 10);
-    gpu.kernel(thread, i, 10'000 * i + 5000, 9900);
+    gpu.kernel(thread, i, 10'000 * i + 5000, kernel_us);
   }
   Attribution attribution(fake);
-  EXPECT_THAT(render_report(Analysis(attribution), {}),
-              HasSubstr("GPU-bound: busy 99 % of 0.20 s"));
+  return render_report(Analysis(attribution), {});
+}
+
+TEST(GpuVerdict, AGpuBoundJob) {
+  EXPECT_THAT(report_of_queued_kernels(9900), HasSubstr("GPU-bound: busy 99 % of 0.20 s"));
 }
 
 TEST(GpuVerdict, WorkThatWaitsThoughItWasLaunchedIsNotTheCpus) {
-  FakeRecording fake;
-  ThreadId thread = fake.thread(100, 100, "python3");
-  FakeGpu gpu(fake);
-  for (std::uint32_t i = 0; i < 20; ++i) {
-    gpu.call(thread, i, 100 * i, 10);
-    gpu.kernel(thread, i, 10'000 * i + 5000, 2000);
-  }
-  Attribution attribution(fake);
   EXPECT_THAT(
-      render_report(Analysis(attribution), {}),
+      report_of_queued_kernels(2000),
       HasSubstr("idle 79 % of 0.19 s, 0 % of that before the next launch, the rest before"));
 }
 
