@@ -21,6 +21,7 @@
 #include "bpf/gpu_events.h"
 #include "bpf/launch_memo.bpf.h"
 #include "bpf/torch_state.bpf.h"
+#include "bpf/wake.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -56,10 +57,7 @@ struct {
   __array(values, int(void*));
 } gpu_tails SEC(".maps") = {.values = {[0] = (void*)&walk_launch}};
 
-static __always_inline __u64 wake_flags(bool now) {
-  bool full = bpf_ringbuf_query(&gpu_events, BPF_RB_AVAIL_DATA) > gpu_wakeup_bytes;
-  return now || full ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
-}
+static __always_inline __u64 wake_flags(void) { return wake_above(&gpu_events, gpu_wakeup_bytes); }
 
 static __always_inline void count_many(__u32 counter, __u64 many) {
   __u64* value = bpf_map_lookup_elem(&counters, &counter);
@@ -128,7 +126,7 @@ static __always_inline bool send_launch(struct launch* launch) {
   if (frames <= DP_MAX_PYTHON_FRAMES && tail_bytes <= sizeof(struct dp_torch_state) + 16) {
     __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) + tail_bytes;
     walk->sample.header.size = size;
-    __u64 flags = wake_flags(walk->sample.flags & DP_SAMPLE_NEW_CODE);
+    __u64 flags = wake_flags();
     asm volatile("" : "+r"(size)); /* as in sampler.bpf.c */
     sent = size <= DP_MAX_SAMPLE_BYTES &&
            bpf_ringbuf_output(&gpu_events, &walk->sample, size, flags) == 0;
@@ -236,7 +234,7 @@ int gpu_stub_called(struct pt_regs* ctx) {
   event.header.tid = (__u32)pid_tgid;
   event.function = function_argument(ctx, bpf_get_attach_cookie(ctx));
   event.sp = PT_REGS_SP(ctx);
-  if (bpf_ringbuf_output(&gpu_events, &event, sizeof(event), wake_flags(false)))
+  if (bpf_ringbuf_output(&gpu_events, &event, sizeof(event), wake_flags()))
     count(DP_COUNT_GPU_NAME_LOST);
   return 0;
 }
@@ -266,7 +264,7 @@ static __always_inline bool send_copy(__u16 kind, __u32 id, __u64 from, __u32 by
     bpf_ringbuf_discard(event, BPF_RB_NO_WAKEUP);
     return false;
   }
-  bpf_ringbuf_submit(event, wake_flags(false));
+  bpf_ringbuf_submit(event, wake_flags());
   return true;
 }
 

@@ -28,6 +28,8 @@
 #define DP_PHASE_FUNCTIONS 6
 #define DP_CLOCK_SLOTS 1024
 #define DP_CLOCK_CALLS_PER_SECOND 2000
+/* How long a request to arm a thread's watchpoints holds: 10 ms. */
+#define DP_ARM_AGAIN_NS 10000000
 /* Compiled regions, and compiled backwards, whose runs are counted, over all processes and the whole
  * recording; bytes of their names, "Torch-Compiled Region: !1/12/3"; runs open at once on a thread. */
 #define DP_MAX_REGIONS 2048

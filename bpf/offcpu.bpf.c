@@ -22,6 +22,7 @@
 #include "bpf/torch_state.bpf.h"
 #include "bpf/unwind.bpf.h"
 #include "bpf/wait_memo.bpf.h"
+#include "bpf/wake.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -192,10 +193,7 @@ int read_wait_markers(struct bpf_raw_tracepoint_args* ctx) {
 static __always_inline void submit_stack(struct walk* walk) {
   __u32 size = sample_bytes(walk);
   walk->sample.header.size = size;
-  __u64 flags = BPF_RB_NO_WAKEUP;
-  if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) ||
-      bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wait_wakeup_bytes)
-    flags = BPF_RB_FORCE_WAKEUP;
+  __u64 flags = wake_above(&events, wait_wakeup_bytes);
   asm volatile("" : "+r"(size)); /* as in sampler.bpf.c */
   if (size > DP_MAX_SAMPLE_BYTES) return;
   if (bpf_ringbuf_output(&events, &walk->sample, size, flags)) count(DP_COUNT_WAIT_RING_FULL);

@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 
+#include "bpf/ended_process.h"
 #include "bpf/maps.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -20,20 +21,20 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 const volatile bool keep_command_lines = true;
 
 #define SIGNAL_GROUP_EXIT 4u /* include/linux/sched/signal.h */
-/* User space polls every 20 ms anyway: where processes come and go by the thousand it is not woken
- * for each of them. */
+/* Where processes come by the thousand user space is not woken for each of them. */
 #define WAKE_EVERY_NS 2000000
 
-/* Processes that ended and were not freed yet: their leader's task_struct -> pid. */
+/* Processes that ended and were not freed yet, by their leader's task_struct. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, DP_MAX_PROCESSES);
   __type(key, __u64);
-  __type(value, __u32);
+  __type(value, struct dp_ended_process);
 } ended SEC(".maps");
 
 static __u64 last_wake_ns; /* two CPUs may both wake: no harm */
 
+/* For a program that begins: until user space has seen what it maps its samples have no native frames. */
 static __always_inline __u64 wake_flag(void) {
   __u64 now = bpf_ktime_get_ns();
   if (now - last_wake_ns < WAKE_EVERY_NS) return BPF_RB_NO_WAKEUP;
@@ -60,8 +61,9 @@ static __always_inline void fill(struct dp_process_event* event, __u16 kind,
   bpf_probe_read_kernel(event->comm, sizeof(event->comm), &task->comm);
 }
 
-static __always_inline void send(struct dp_process_event* event, __u64 flags) {
-  if (bpf_ringbuf_output(&events, event, sizeof(*event), flags)) count(DP_COUNT_EVENT_RING_FULL);
+static __always_inline void send(struct dp_process_event* event) {
+  if (bpf_ringbuf_output(&events, event, sizeof(*event), BPF_RB_NO_WAKEUP))
+    count(DP_COUNT_EVENT_RING_FULL);
 }
 
 /* Of the threads that were released, of this one, and of the leader if it is gone already. */
@@ -110,7 +112,7 @@ int process_fork(struct bpf_raw_tracepoint_args* ctx) {
   fill(&event, DP_EVENT_FORK, child);
   event.parent_pid = parent_pid;
   event.parent_tid = tid_of(parent);
-  send(&event, wake_flag());
+  send(&event);
   return 0;
 }
 
@@ -171,7 +173,8 @@ int process_exit(struct bpf_raw_tracepoint_args* ctx) {
   bpf_map_delete_elem(&processes, &pid);
   struct task_struct* leader = BPF_CORE_READ(task, group_leader);
   __u64 key = (__u64)leader;
-  if (bpf_map_update_elem(&ended, &key, &pid, BPF_ANY)) count(DP_COUNT_ENDED_TABLE_FULL);
+  struct dp_ended_process end = {.pid = pid, .tgid = BPF_CORE_READ(leader, tgid)};
+  if (bpf_map_update_elem(&ended, &key, &end, BPF_ANY)) count(DP_COUNT_ENDED_TABLE_FULL);
   struct dp_process_event event;
   fill(&event, DP_EVENT_EXIT, task);
   event.cpu_ns = cpu_time(task);
@@ -179,7 +182,7 @@ int process_exit(struct bpf_raw_tracepoint_args* ctx) {
                         ? BPF_CORE_READ(task, signal, group_exit_code)
                         : BPF_CORE_READ(leader, exit_code);
   add_peak(&event, task);
-  send(&event, wake_flag());
+  send(&event);
   return 0;
 }
 
@@ -187,13 +190,15 @@ SEC("raw_tp/sched_process_free")
 int process_freed(struct bpf_raw_tracepoint_args* ctx) {
   struct task_struct* task = (struct task_struct*)ctx->args[0];
   __u64 key = (__u64)task;
-  __u32* pid = bpf_map_lookup_elem(&ended, &key);
-  if (!pid) return 0;
+  struct dp_ended_process* entry = bpf_map_lookup_elem(&ended, &key);
+  if (!entry) return 0;
+  struct dp_ended_process end = *entry;
+  bpf_map_delete_elem(&ended, &key);
+  if (end.tgid != (__u32)BPF_CORE_READ(task, tgid)) return 0;
   struct dp_process_event event;
   fill(&event, DP_EVENT_REAPED, task);
-  event.header.pid = *pid;
+  event.header.pid = end.pid;
   event.cpu_ns = BPF_CORE_READ(task, signal, sum_sched_runtime);
-  bpf_map_delete_elem(&ended, &key);
-  send(&event, BPF_RB_NO_WAKEUP);
+  send(&event);
   return 0;
 }

@@ -212,7 +212,7 @@ static __always_inline __u64 noted_frame(__u32 index) {
 }
 
 /* Is this code object a marker? Fills the CPU's cache entry; sets NEW_CODE while user space has not
- * read it: it is then woken at once, since the object may be gone soon. */
+ * read it. */
 static __always_inline void announce_code(struct walk* walk, struct code_cache* cache, __u32 index,
                                           __u64 code, __u32 identity) {
   __u32 pid = walk->sample.header.pid;

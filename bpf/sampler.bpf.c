@@ -18,15 +18,12 @@
 #include "bpf/sample_parts.bpf.h"
 #include "bpf/torch_state.bpf.h"
 #include "bpf/unwind.bpf.h"
+#include "bpf/wake.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Wake user space at once when this much waits in the ring buffer; set before load. */
 const volatile __u64 wakeup_bytes = 1 << 20;
-
-/* When user space was last woken for code it does not know; of all CPUs. */
-volatile __u64 last_mapping_wakeup;
-#define DP_MAPPING_WAKEUP_NS 2000000ULL
 
 int walk_more(struct bpf_perf_event_data* ctx);
 int read_markers(struct bpf_perf_event_data* ctx);
@@ -43,25 +40,13 @@ struct {
                [TAIL_NATIVE] = (void*)&unwind_native},
 };
 
-/* A library was mapped that user space has not seen, or code was made without a file: then this is
- * true again and again, and user space is not woken for it each time. */
-static __always_inline bool unknown_mapping(const struct walk* walk) {
-  if (walk->sample.native_end != DP_COUNT_NATIVE_NO_MAPPING) return false;
-  if (walk->sample.header.time_ns < last_mapping_wakeup + DP_MAPPING_WAKEUP_NS) return false;
-  last_mapping_wakeup = walk->sample.header.time_ns;
-  return true;
-}
-
 /* Sends header, frames, markers, torch's state and addresses as one event. The consumer polls on a
- * timer; it is woken at once only for code it has not seen (its name may soon be freed), or has not seen
- * mapped, and when the buffer fills: a wake-up costs several times the sample. */
+ * timer and is woken only when the buffer fills: a wake-up costs the interrupted thread more than the
+ * sample does. */
 static __always_inline void submit(struct walk* walk) {
   __u32 size = sample_bytes(walk);
   walk->sample.header.size = size;
-  __u64 flags = BPF_RB_NO_WAKEUP;
-  if ((walk->sample.flags & DP_SAMPLE_NEW_CODE) || unknown_mapping(walk) ||
-      bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > wakeup_bytes)
-    flags = BPF_RB_FORCE_WAKEUP;
+  __u64 flags = wake_above(&events, wakeup_bytes);
   /* For the verifier: the compiler must not bound another copy of it. */
   asm volatile("" : "+r"(size));
   if (size > DP_MAX_SAMPLE_BYTES) return;

@@ -136,8 +136,10 @@ struct dp_torch_thread {
   struct dp_dict_entry phases;  /* torch._dynamo.utils.CHROMIUM_EVENT_LOG.tls.stack, a list */
   __u32 pid;                    /* tgid */
   __u32 pad;
+  /* When its watchpoints were last asked for; 0: not since Dynamo traced on it. */
+  __u64 arm_asked_ns;
 };
-DP_ASSERT_SIZE(dp_torch_thread, 72);
+DP_ASSERT_SIZE(dp_torch_thread, 80);
 
 #define DP_PROCESS_PYTHON 1u       /* layout and tstate_offset are valid */
 #define DP_PROCESS_TORCH 2u        /* torch is valid */

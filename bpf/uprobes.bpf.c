@@ -70,24 +70,41 @@ struct {
   __uint(max_entries, 1 << 16);
 } arm_requests SEC(".maps");
 
-/* Names of phases, cut to 8 bytes. */
+/* Names of phases, cut to 8 bytes. "compile_" alone would also be Inductor's compile_fx_inner. */
 #define DP_NAME_DYNAMO 0x00006f6d616e7964ULL    /* dynamo */
 #define DP_NAME_FRAME 0x665f657269746e65ULL     /* entire_frame_compile */
-#define DP_NAME_ATTEMPT 0x5f656c69706d6f63ULL   /* compile_attempt_N */
+#define DP_NAME_COMPILE 0x5f656c69706d6f63ULL   /* compile_attempt_N */
+#define DP_NAME_ATTEMPT 0x5f74706d65747461ULL   /* its next 8 bytes */
 #define DP_NAME_TRACING 0x65646f6365747962ULL   /* bytecode_tracing */
 #define DP_NAME_FULLGRAPH 0x706172676c6c7566ULL /* fullgraph_capture */
 
 /* Dynamo will trace on this thread. */
 static __always_inline bool leads_to_tracing(const struct dp_phase_event* event) {
   __u64 name = *(const __u64*)event->name;
+  __u64 next = *(const __u64*)(event->name + 8);
   return event->edge == DP_PHASE_BEGIN &&
-         (name == DP_NAME_DYNAMO || name == DP_NAME_FRAME || name == DP_NAME_ATTEMPT ||
-          name == DP_NAME_TRACING || name == DP_NAME_FULLGRAPH);
+         (name == DP_NAME_DYNAMO || name == DP_NAME_FRAME || name == DP_NAME_TRACING ||
+          name == DP_NAME_FULLGRAPH || (name == DP_NAME_COMPILE && next == DP_NAME_ATTEMPT));
 }
 
 /* It has traced. */
 static __always_inline bool ends_tracing(const struct dp_phase_event* event) {
   return event->edge == DP_PHASE_END && *(const __u64*)event->name == DP_NAME_TRACING;
+}
+
+/* Wakes the thread that arms watchpoints, which costs this one some 40 us. Several phases that lead to tracing begin one
+ * shortly after the other; each asks only where that was not done a moment ago. */
+static __always_inline void ask_to_arm(const struct dp_phase_event* event,
+                                       struct dp_torch_thread* thread) {
+  bool leads = leads_to_tracing(event);
+  __u64 now_ns = event->header.time_ns;
+  if (!leads && !ends_tracing(event)) return;
+  if (thread) {
+    if (leads && now_ns - thread->arm_asked_ns < DP_ARM_AGAIN_NS) return;
+    thread->arm_asked_ns = leads ? now_ns : 0;
+  }
+  struct dp_arm_request request = {.time_ns = now_ns, .tid = event->header.tid, .armed = leads};
+  bpf_ringbuf_output(&arm_requests, &request, sizeof(request), BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("uprobe")
@@ -137,11 +154,7 @@ int clock_read(struct pt_regs* ctx) {
   if (thread && thread->pid != pid) thread = 0;
   if (thread) read_torch_state(process, thread, &list, &event.torch);
   if (!thread || !thread->phases.entry) event.torch.open_phases = DP_OPEN_PHASES_UNKNOWN;
-  bool leads = leads_to_tracing(&event);
-  if (leads || ends_tracing(&event)) {
-    struct dp_arm_request request = {.time_ns = now_ns, .tid = tid, .armed = leads};
-    bpf_ringbuf_output(&arm_requests, &request, sizeof(request), BPF_RB_FORCE_WAKEUP);
-  }
+  ask_to_arm(&event, thread);
   /* A thread that is not known is to be looked at while its first compile goes on. Else user space is not woken:
    * the thread that reads events may take this CPU from the thread before it has read its clock. */
   send_phase(&event, thread ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP);

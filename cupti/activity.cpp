@@ -22,6 +22,7 @@ struct Buffer {
 Buffer buffers[kMaxBuffers];
 std::atomic<std::uint32_t> lent{0};
 std::atomic<std::uint32_t> mapped{0};
+std::atomic<bool> keep_all{false};
 
 bool take(Buffer& buffer, std::uint32_t expected, std::uint32_t wanted) {
   return buffer.state.compare_exchange_strong(expected, wanted, std::memory_order_acq_rel);
@@ -48,7 +49,7 @@ Buffer* find_lent(const std::uint8_t* address) {
 
 void take_back(Buffer& buffer) {
   lent.fetch_sub(1, std::memory_order_relaxed);
-  if (mapped.load(std::memory_order_relaxed) > kKeptBuffers) {
+  if (mapped.load(std::memory_order_relaxed) > kKeptBuffers && !keep_all.load()) {
     buffer.state.store(kChanging, std::memory_order_relaxed);
     unmap_pages(buffer.address, kBufferBytes);
     mapped.fetch_sub(1, std::memory_order_relaxed);
@@ -205,6 +206,7 @@ void count_dropped(void* context, std::uint32_t stream) {
 
 }  // namespace
 
+void keep_buffers(bool keep) { keep_all.store(keep); }
 std::uint32_t lent_buffers() { return lent.load(std::memory_order_relaxed); }
 
 void on_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size_t* max_records) {

@@ -20,6 +20,9 @@ void on_own_buffer_requested(std::uint8_t** buffer, std::size_t* size, std::size
                              void* info);
 void on_own_buffer_completed(std::uint8_t* buffer, std::size_t size, std::size_t valid, void* info);
 
+// From now on none is given back to the kernel: a forced flush returns buffers with records that CUPTI may still complete.
+void keep_buffers(bool keep);
+
 // Buffers CUPTI holds now. cuptiActivityFlushAll hangs in a CUPTI that never asked for one.
 std::uint32_t lent_buffers();
 

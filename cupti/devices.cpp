@@ -1,5 +1,7 @@
 #include "cupti/devices.h"
 
+#include <string.h>
+
 #include "cupti/cupti.h"
 #include "cupti/libc.h"
 #include "cupti/output.h"
@@ -29,6 +31,7 @@ struct Driver {
   int (*name)(char* text, int bytes, int device);
   int (*memory)(std::size_t* bytes, int device);
   int (*attribute)(int* value, int attribute, int device);
+  int (*uuid)(void* bytes, int device);  // nullptr: none
   bool complete() const { return get && name && memory && attribute; }
 };
 
@@ -43,6 +46,10 @@ Driver find_driver() {
       reinterpret_cast<int (*)(std::size_t*, int)>(find_symbol(library, "cuDeviceTotalMem_v2"));
   driver.attribute =
       reinterpret_cast<int (*)(int*, int, int)>(find_symbol(library, "cuDeviceGetAttribute"));
+  // The second version has that of a MIG instance, where there are such.
+  void* uuid = find_symbol(library, "cuDeviceGetUuid_v2");
+  if (uuid == nullptr) uuid = find_symbol(library, "cuDeviceGetUuid");
+  driver.uuid = reinterpret_cast<int (*)(void*, int)>(uuid);
   return driver;
 }
 
@@ -71,6 +78,8 @@ bool describe(const Driver& driver, std::uint32_t ordinal, dynprof_gpu_record& r
   record.gpu.shared_per_block = ask(kSharedPerBlock);
   record.gpu.shared_per_block_optin = ask(kSharedPerBlockOptin);
   record.gpu.shared_per_processor = ask(kSharedPerProcessor);
+  if (driver.uuid == nullptr || driver.uuid(record.gpu.uuid, device) != 0)
+    memset(record.gpu.uuid, 0, sizeof record.gpu.uuid);
   return true;
 }
 

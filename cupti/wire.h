@@ -110,7 +110,8 @@ struct dynprof_gpu_device { /* what cuDeviceGetAttribute says; 0: unknown */
   __u32 warp_size;
   __u32 processors;
   __u32 shared_per_block, shared_per_block_optin, shared_per_processor;
-  __u32 pad[5];
+  __u32 uuid[4]; /* the same in all processes; 0: unknown */
+  __u32 pad[1];
 };
 
 /* One thing that happened. name 0: it has none. */

@@ -1,6 +1,5 @@
 #include "symbolizer/attribution/gpu_load.h"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -15,14 +14,11 @@ GpuTimes& GpuTimes::operator+=(const GpuTimes& more) {
 
 GpuTimes GpuLoad::idle_in(std::uint64_t begin_ns, std::uint64_t end_ns) const {
   GpuTimes found;
-  if (end_ns <= begin_ns) return found;  // in a recording that is wrong
-  auto gap = std::partition_point(gaps.begin(), gaps.end(),
-                                  [&](const GpuGap& one) { return one.end_ns <= begin_ns; });
-  for (; gap != gaps.end() && gap->begin_ns < end_ns; ++gap) {
-    const std::uint64_t ns = std::min(gap->end_ns, end_ns) - std::max(gap->begin_ns, begin_ns);
-    found.idle_ns += ns;
-    if (gap->late()) found.late_ns += ns;
-  }
+  for_each_gap_in(begin_ns, end_ns,
+                  [&](const GpuGap& gap, std::uint64_t from_ns, std::uint64_t to_ns) {
+                    found.idle_ns += to_ns - from_ns;
+                    if (gap.late()) found.late_ns += to_ns - from_ns;
+                  });
   return found;
 }
 
@@ -40,7 +36,7 @@ std::vector<GpuLoad> gpu_loads(const GpuWork& gpu) {
     if (growing.until_ns == 0) {
       load.pid = item.row->pid;
       load.device = record.device;
-      growing.until_ns = record.start_ns;
+      load.first_ns = load.last_ns = growing.until_ns = record.start_ns;
     }
     if (record.start_ns > growing.until_ns) {
       GpuGap gap{.begin_ns = growing.until_ns, .end_ns = record.start_ns};
@@ -55,7 +51,7 @@ std::vector<GpuLoad> gpu_loads(const GpuWork& gpu) {
     }
     if (record.end_ns <= growing.until_ns) continue;
     load.times.busy_ns += record.end_ns - growing.until_ns;
-    growing.until_ns = record.end_ns;
+    load.last_ns = growing.until_ns = record.end_ns;
   }
   std::vector<GpuLoad> loads;
   for (auto& [key, growing] : found) loads.push_back(std::move(growing.load));

@@ -2,6 +2,7 @@
 // which is the CPU's doing, or work that had been launched and did not run yet.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -28,11 +29,23 @@ struct GpuTimes {
 struct GpuLoad {
   std::int32_t pid = 0;
   std::uint32_t device = 0;
-  GpuTimes times;  // from its first work to the end of its last
+  std::uint64_t first_ns = 0;  // its first work begins
+  std::uint64_t last_ns = 0;   // its last work ends
+  GpuTimes times;              // between these
   std::vector<GpuGap> gaps;
 
   // Of a part of that time; without busy_ns.
   GpuTimes idle_in(std::uint64_t begin_ns, std::uint64_t end_ns) const;
+
+  // The gaps that overlap a part of that time, cut to it.
+  template <class Take>
+  void for_each_gap_in(std::uint64_t begin_ns, std::uint64_t end_ns, const Take& take) const {
+    if (end_ns <= begin_ns) return;  // in a recording that is wrong
+    auto gap = std::partition_point(gaps.begin(), gaps.end(),
+                                    [&](const GpuGap& one) { return one.end_ns <= begin_ns; });
+    for (; gap != gaps.end() && gap->begin_ns < end_ns; ++gap)
+      take(*gap, std::max(gap->begin_ns, begin_ns), std::min(gap->end_ns, end_ns));
+  }
 };
 
 // By pid and device.

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "symbolizer/attribution/gpu_streams.h"
+
 namespace dynprof {
 namespace {
 
@@ -11,10 +13,17 @@ bool starts_work(const GpuCall& call) {
   return call.call_class != 0 && call.call_class != DYNPROF_GPU_CLASS_SYNC;
 }
 
+// What one run of a region did on one device.
+struct DeviceRun {
+  std::uint64_t begin_ns = 0, end_ns = 0;  // of its first work, of its last
+  GpuStreams streams;
+};
+
 // One run of a region.
 struct Run {
+  std::uint64_t begin_ns = 0, end_ns = 0;
   std::uint64_t last_call_end = 0;
-  std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> windows;  // by device
+  std::map<std::uint32_t, DeviceRun> devices;
 };
 
 class Regions {
@@ -25,19 +34,29 @@ class Regions {
     // By begin, so the calls of a run come in order.
     for (const GpuCall& call : gpu_.calls()) add(call);
     for (const GpuItem& item : gpu_.items()) add(item);
+    for (const GpuGraphRecord& graph : gpu_.graph_records()) add(graph);
     std::map<std::pair<std::int32_t, std::uint32_t>, const GpuLoad*> load_of;
     for (const GpuLoad& load : loads_) load_of[{load.pid, load.device}] = &load;
     for (const auto& [key, run] : runs_) {
       GpuRegionRow& row = rows_[region_of_[key]];
       ++row.runs;
-      for (const auto& [device, window] : run.windows) {
-        const GpuTimes times = load_of.at({row.pid, device})->idle_in(window.first, window.second);
+      for (const auto& [device, one] : run.devices) {
+        const GpuTimes times = load_of.at({row.pid, device})->idle_in(one.begin_ns, one.end_ns);
         row.idle_ns += times.idle_ns;
         row.late_ns += times.late_ns;
+        const GpuStreams::Times streams = one.streams.times();
+        row.busy_ns += streams.busy_ns;
+        row.overlap_ns += streams.overlap_ns;
+        for (const auto& [number, stream] : one.streams.streams())
+          row.streams[{device, number}] += stream.busy_ns;
+        row.windows[device].emplace_back(run.begin_ns, std::max(run.end_ns, one.end_ns));
       }
     }
     std::vector<GpuRegionRow> sorted;
-    for (const auto& [key, row] : rows_) sorted.push_back(row);
+    for (auto& [key, row] : rows_) {
+      for (auto& [device, times] : row.windows) join_intervals(times);
+      sorted.push_back(std::move(row));
+    }
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.work_ns > b.work_ns; });
     return sorted;
@@ -57,11 +76,22 @@ class Regions {
     const RunKey key(call.thread, call.run);
     region_of_[key] = region;
     Run& run = runs_[key];
+    run.begin_ns = call.run_begin_ns;
+    run.end_ns = call.run_end_ns;
     ++row.launches;
+    row.graph_launches += call.call_class == DYNPROF_GPU_CLASS_GRAPH;
     if (run.last_call_end != 0 && call.begin_ns > run.last_call_end)
       row.gap_ns += call.begin_ns - run.last_call_end;
     if (call.end_ns > call.begin_ns) row.launch_ns += call.end_ns - call.begin_ns;
     run.last_call_end = std::max(call.begin_ns, call.end_ns);
+  }
+
+  // It launches what it records: there is a row.
+  void add(const GpuGraphRecord& graph) {
+    const auto row = rows_.find({graph.pid, graph.id, graph.backward});
+    if (row == rows_.end()) return;
+    ++row->second.graphs_recorded;
+    row->second.graph_record_ns += graph.ns;
   }
 
   void add(const GpuItem& item) {
@@ -73,10 +103,17 @@ class Regions {
     GpuRegionRow& row = rows_[region_of_[run->first]];
     ++row.works;
     row.work_ns += record.end_ns - record.start_ns;
-    auto [window, added] =
-        run->second.windows.try_emplace(record.device, record.start_ns, record.end_ns);
-    if (!added)
-      window->second.second = std::max<std::uint64_t>(window->second.second, record.end_ns);
+    if (record.kind != DYNPROF_GPU_KERNEL) {
+      GpuMemoryWork& memory = record.kind == DYNPROF_GPU_MEMCPY ? row.copies : row.memsets;
+      ++memory.count;
+      memory.bytes += record.memory.bytes;
+      memory.ns += record.end_ns - record.start_ns;
+    }
+    auto [device, added] = run->second.devices.try_emplace(record.device);
+    DeviceRun& one = device->second;
+    if (added) one.begin_ns = record.start_ns;
+    one.end_ns = std::max<std::uint64_t>(one.end_ns, record.end_ns);
+    one.streams.add(record.stream, record.start_ns, record.end_ns);
   }
 
   const GpuWork& gpu_;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "symbolizer/attribution/gpu_load.h"
 #include "symbolizer/attribution/gpu_work.h"
+#include "symbolizer/base/intervals.h"
 
 namespace dynprof {
 
@@ -33,6 +35,13 @@ struct GpuBareRow {
   std::uint64_t calls = 0;
 };
 
+// Copies, or memsets.
+struct GpuMemoryWork {
+  std::uint64_t count = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t ns = 0;
+};
+
 // A compiled region (or its backward), over all of its runs that were seen.
 struct GpuRegionRow {
   std::int32_t pid = 0;
@@ -48,6 +57,19 @@ struct GpuRegionRow {
   // launched.
   std::uint64_t idle_ns = 0;
   std::uint64_t late_ns = 0;
+  GpuMemoryWork copies, memsets;     // of its works
+  std::uint64_t graph_launches = 0;  // of its launches: of a whole CUDA graph
+  // CUDA graphs that torch recorded in its runs.
+  std::uint64_t graphs_recorded = 0;
+  std::uint64_t graph_record_ns = 0;
+  // Of each run on each device: it had work running, and that on two streams or more.
+  std::uint64_t busy_ns = 0;
+  std::uint64_t overlap_ns = 0;
+  // By (device, stream): the stream had work of it running.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> streams;
+  // By device, when a run that used it was under way: from its begin to its end or that of its last work, whichever is
+  // later. In order and apart from each other.
+  std::map<std::uint32_t, std::vector<Interval>> windows;
 };
 
 struct GpuSummary {

@@ -13,6 +13,7 @@ namespace {
 
 // Runs nest a few deep: a region, its backward, a region in a hook of that.
 constexpr std::size_t kMaxNesting = 64;
+constexpr std::string_view kGraphRecord = "CUDAGraphNode.record";
 
 struct CallKey {
   std::int32_t pid;
@@ -78,11 +79,20 @@ GpuWork::GpuWork(const Attribution& attribution) {
                    [](const GpuCall& a, const GpuCall& b) { return a.begin_ns < b.begin_ns; });
   add_items(tables);
   find_compiles(attribution);
+  find_graph_records(attribution);
 }
 
 std::string_view GpuWork::device_name(std::int32_t pid, std::uint32_t device) const {
   auto at = devices_.find({pid, device});
   return at == devices_.end() ? std::string_view() : tables_->strings[at->second->record.name];
+}
+
+std::optional<GpuUuid> GpuWork::device_uuid(std::int32_t pid, std::uint32_t device) const {
+  const auto at = devices_.find({pid, device});
+  if (at == devices_.end()) return std::nullopt;
+  const GpuUuid uuid = std::to_array(at->second->record.gpu.uuid);
+  if (uuid == GpuUuid{}) return std::nullopt;
+  return uuid;
 }
 
 void GpuWork::add_calls(const Attribution& attribution) {
@@ -166,6 +176,10 @@ void GpuWork::find_compiles(const Attribution& attribution) {
     if (call.thread == kNoThread) continue;
     const std::size_t row = spans.row_of(call.thread);
     call.run = run_at(spans.threads()[row].runs, call.begin_ns);
+    if (call.run != kNoIndex) {
+      call.run_begin_ns = spans.threads()[row].runs[call.run].begin_ns;
+      call.run_end_ns = spans.threads()[row].runs[call.run].end_ns;
+    }
     const TorchState& torch = tables.contexts[call.context].torch;
     if (torch.status == TorchStatus::kRead) {
       const TraceId open{torch.autograd_id, torch.frame_id, torch.compile_id};
@@ -182,6 +196,21 @@ void GpuWork::find_compiles(const Attribution& attribution) {
     } else if (call.stack < by_file.size()) {
       call.id = by_file[call.stack].id;
       call.backward = by_file[call.stack].backward;
+    }
+  }
+}
+
+void GpuWork::find_graph_records(const Attribution& attribution) {
+  const Tables& tables = attribution.recording().tables();
+  for (const ThreadSpans& thread : attribution.spans().threads()) {
+    for (const PhaseSpan& phase : thread.phases) {
+      if (tables.strings[phase.name] != kGraphRecord) continue;
+      const std::uint32_t run = run_at(thread.runs, phase.begin_ns);
+      if (run == kNoIndex || !is_valid(thread.runs[run].id)) continue;
+      graph_records_.push_back({.pid = tables.threads[phase.thread].pid,
+                                .id = thread.runs[run].id,
+                                .backward = thread.runs[run].backward,
+                                .ns = phase.end_ns - std::min(phase.begin_ns, phase.end_ns)});
     }
   }
 }

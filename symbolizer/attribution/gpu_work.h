@@ -3,8 +3,10 @@
 // made for. A CUDA graph is one call and many kernels.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -36,6 +38,7 @@ struct GpuCall {
   bool backward = false;
   bool compiling = false;        // while compiling, not by what was compiled
   std::uint32_t run = kNoIndex;  // of the thread's runs (Spans::threads()[row_of(thread)].runs)
+  std::uint64_t run_begin_ns = 0, run_end_ns = 0;  // of that run
 };
 
 // Something that ran on a GPU, or a wait for it.
@@ -44,6 +47,16 @@ struct GpuItem {
   std::uint32_t call = kNoIndex;  // index into calls(); none: its call began before the recording
 };
 
+// A CUDA graph that torch recorded in a run of a compiled region: its phase CUDAGraphNode.record (torch 2.6 to 2.15).
+struct GpuGraphRecord {
+  std::int32_t pid = 0;
+  TraceId id;
+  bool backward = false;
+  std::uint64_t ns = 0;  // that it took, as far as it was seen
+};
+
+using GpuUuid = std::array<std::uint32_t, 4>;  // its bytes in memory are those of CUuuid
+
 class GpuWork {
  public:
   explicit GpuWork(const Attribution& attribution);
@@ -51,10 +64,13 @@ class GpuWork {
   bool empty() const { return calls_.empty() && items_.empty(); }
   const std::vector<GpuCall>& calls() const { return calls_; }  // by begin
   const std::vector<GpuItem>& items() const { return items_; }  // by begin
+  const std::vector<GpuGraphRecord>& graph_records() const { return graph_records_; }
   // What the library said of each device, by (pid, device).
   using Devices = std::map<std::pair<std::int32_t, std::uint32_t>, const GpuRecord*>;
   const Devices& devices() const { return devices_; }
   std::string_view device_name(std::int32_t pid, std::uint32_t device) const;
+  // Of the GPU, or of its MIG instance: processes may number the same one differently.
+  std::optional<GpuUuid> device_uuid(std::int32_t pid, std::uint32_t device) const;
   // Items without a call, syncs not counted.
   std::uint64_t orphans() const { return orphans_; }
 
@@ -62,9 +78,11 @@ class GpuWork {
   void add_calls(const Attribution& attribution);
   void add_items(const Tables& tables);
   void find_compiles(const Attribution& attribution);
+  void find_graph_records(const Attribution& attribution);
 
   std::vector<GpuCall> calls_;
   std::vector<GpuItem> items_;
+  std::vector<GpuGraphRecord> graph_records_;
   Devices devices_;
   const Tables* tables_ = nullptr;
   std::uint64_t orphans_ = 0;

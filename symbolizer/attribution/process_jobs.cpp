@@ -25,17 +25,6 @@ std::unordered_map<std::string_view, std::string> kernels_by_hash(
   return kernels;
 }
 
-std::uint64_t union_ns(std::vector<Interval>& intervals) {
-  std::sort(intervals.begin(), intervals.end());
-  std::uint64_t sum = 0, until = 0;
-  for (const auto& [begin, end] : intervals) {
-    const std::uint64_t from = std::max(begin, until);
-    if (end > from) sum += end - from;
-    until = std::max(until, end);
-  }
-  return sum;
-}
-
 }  // namespace
 
 ProcessJobs::ProcessJobs(const Attribution& attribution, const ProcessTree& tree)

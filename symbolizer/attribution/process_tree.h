@@ -12,6 +12,7 @@
 
 #include "symbolizer/attribution/attribution.h"
 #include "symbolizer/attribution/generated.h"
+#include "symbolizer/base/intervals.h"
 
 namespace dynprof {
 
@@ -65,8 +66,6 @@ struct WorkerShare {
   ProcessIndex process = 0;
   std::uint64_t cpu_ns = 0;
 };
-
-using Interval = std::pair<std::uint64_t, std::uint64_t>;  // [first, second)
 
 // The most resident memory of a process that is no child: a target.
 struct ProcessPeak {

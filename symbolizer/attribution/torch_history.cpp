@@ -161,6 +161,7 @@ std::optional<PastCompile> read_row(const Json& row, std::int32_t pid,
   });
   compile.recompile_reason = text(row, "recompile_reason");
   compile.failed = text(row, "failed");
+  compile.cudagraph_skip_reason = text(row, "cudagraph_skip_reason");
   if (const Json* cache = field(row, "cache"); cache != nullptr && cache->is_object()) {
     compile.caches =
         PastCaches{count(*cache, "fx_graph_hits"), count(*cache, "fx_graph_misses"),

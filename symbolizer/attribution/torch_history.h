@@ -52,6 +52,7 @@ struct PastCompile {
   std::vector<PastBreak> graph_breaks;
   std::optional<std::string> recompile_reason;
   std::optional<std::string> failed;
+  std::optional<std::string> cudagraph_skip_reason;  // why it does not run as a CUDA graph
   std::vector<std::string> restart_reasons;
   std::vector<PastPhase> phases;
   std::optional<PastCaches> caches;

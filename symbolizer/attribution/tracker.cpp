@@ -143,7 +143,8 @@ void CompileTracker::enter_by_torch(ThreadState& thread, Reading& reading, const
   auto is_it = [&](const Episode& episode) {
     bool other_root =
         episode.root_name != 0 && torch.root_name != 0 && (episode.root_name != torch.root_name);
-    return episode.id == torch.id && (!torch.kind || *torch.kind == episode.kind) && !other_root;
+    bool kind_fits = !torch.kind || *torch.kind == episode.kind || episode.kind_guessed;
+    return episode.id == torch.id && kind_fits && !other_root;
   };
   auto seen = std::find_if(reading.now.rbegin(), reading.now.rend(), is_it);
   if (seen != reading.now.rend()) {
@@ -157,6 +158,7 @@ void CompileTracker::enter_by_torch(ThreadState& thread, Reading& reading, const
   auto known = std::find_if(thread.open.rbegin(), thread.open.rend(), is_it);
   if (known != thread.open.rend()) {
     episode = *known;
+    if (episode.kind_guessed && torch.kind) set_kind(episode, *torch.kind);
   } else {
     // An id alone, without a phase or a frame of torch, is there a moment before the compile begins.
     const bool no_phase = tables_.contexts[sample.context].torch.phases.empty();
@@ -167,6 +169,7 @@ void CompileTracker::enter_by_torch(ThreadState& thread, Reading& reading, const
                                              : CompileKind::kExport;
     episode = new_episode(thread, sample, torch.id, torch.kind.value_or(kind));
     episode.from_torch = true;
+    episode.kind_guessed = !torch.kind && !stack.backward_entry && !stack.compile_entry;
   }
   if (episode.root_depth < 0) {
     episode.root_name = torch.root_name;
@@ -175,6 +178,13 @@ void CompileTracker::enter_by_torch(ThreadState& thread, Reading& reading, const
   if (torch.attempt >= 0) episode.attempt = torch.attempt;
   reading.inner += 1;
   reading.now.insert(reading.now.begin() + reading.inner, std::move(episode));
+}
+
+// Of one that was first seen between the moment when torch set the id and the one when it opened the phase.
+void CompileTracker::set_kind(Episode& episode, CompileKind kind) {
+  episode.kind = kind;
+  episode.kind_guessed = false;
+  for (const auto& [attempt, index] : episode.attempts) compiles_[index].kind = kind;
 }
 
 // Compiles that only T knows, around the one it says is innermost: open while their phase is.

@@ -64,6 +64,8 @@ class CompileTracker {
     std::uint32_t number = 0;  // of the episode, over all threads
     // Found by T; F may join it later, then it has an instance. Where its phase stands in T's list.
     bool from_torch = false;
+    // ... by its id alone: a phase that opens later shows the kind.
+    bool kind_guessed = false;
     StringId root_name = 0;
     std::int32_t root_depth = -1;
     std::int32_t attempt = 0;           // the last one seen
@@ -113,6 +115,7 @@ class CompileTracker {
               const TorchReading& torch);
   void enter_by_torch(ThreadState& thread, Reading& reading, const Sample& sample,
                       const StackPhase& stack, const TorchReading& torch);
+  void set_kind(Episode& episode, CompileKind kind);
   void keep_around(ThreadState& thread, Reading& reading, const Sample& sample,
                    const StackPhase& stack, const TorchReading& torch);
   void compare(const FramesWord& frames, const StackPhase& stack);

@@ -106,6 +106,7 @@ class Row {
                 {"torch_wall_s", nullptr},
                 {"cache", nullptr},
                 {"backward_from_cache", nullptr},
+                {"cudagraph_skip_reason", nullptr},
                 {"metrics", nullptr},
                 {"on_cpu_s", nullptr},
                 {"runnable_s", nullptr},
@@ -202,6 +203,7 @@ class Row {
                          {"aot_autograd_misses", past_->caches->aot_misses}};
     }
     if (past_->backward_from_cache) object["backward_from_cache"] = *past_->backward_from_cache;
+    object["cudagraph_skip_reason"] = optional_text(past_->cudagraph_skip_reason);
     Json metrics = Json::object();
     for (const auto& [name, value] : past_->metrics) {
       metrics[name] = Json::parse(value, nullptr, false);
@@ -361,7 +363,8 @@ Json machine_json(const Tables& tables) {
 
 }  // namespace
 
-std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only) {
+std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only,
+                          const std::vector<std::string>& user_packages) {
   const Attribution& attribution = analysis.attribution();
   const Recording& recording = attribution.recording();
   const Meta& meta = recording.meta();
@@ -414,12 +417,14 @@ std::string compiles_json(const Analysis& analysis, const std::vector<CompileInd
   if (Json runs = regions_json(analysis); !runs.is_null()) document["runs"] = std::move(runs);
   if (Json triton = triton_json(analysis); !triton.is_null())
     document["triton"] = std::move(triton);
-  if (Json gpu = gpu_json(analysis); !gpu.is_null()) document["gpu"] = std::move(gpu);
+  if (Json gpu = gpu_json(analysis, user_packages); !gpu.is_null())
+    document["gpu"] = std::move(gpu);
   return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 Result<void> export_json(const ExportRequest& request) {
-  return request.write(compiles_json(request.analysis, request.compiles));
+  return request.write(
+      compiles_json(request.analysis, request.compiles, request.settings.user_packages));
 }
 
 }  // namespace dynprof

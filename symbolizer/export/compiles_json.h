@@ -9,7 +9,8 @@
 
 namespace dynprof {
 
-// All compiles, or only these.
-std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only = {});
+// All compiles, or only these. Code of installed `user_packages` is user code too.
+std::string compiles_json(const Analysis& analysis, const std::vector<CompileIndex>& only = {},
+                          const std::vector<std::string>& user_packages = {});
 
 }  // namespace dynprof

@@ -20,7 +20,7 @@
     "the text of perf script: stackcollapse-perf.pl, Firefox Profiler, speedscope")               \
   X("perf-srcline", export_perf_srcline, ".srcline.txt",                                          \
     "perf-script with source lines of native frames, as perf script -F +srcline")                 \
-  X("callgraph", export_callgraph, ".svg",                                                        \
+  X("svg", export_callgraph, ".svg",                                                              \
     "call graph of Python functions as SVG (needs Graphviz' dot)")                                \
   X("dot", export_dot, ".dot",                                                                    \
     "the same in Graphviz' DOT language")                                                         \

@@ -205,6 +205,8 @@ class Page {
     list(text, past_->restart_reasons.size(), "restarted",
          [&](std::size_t i) { append_item(text, "restarted", past_->restart_reasons[i]); });
     if (past_->failed) append_item(text, "failed", *past_->failed);
+    if (past_->cudagraph_skip_reason)
+      append_item(text, "no CUDA graph", *past_->cudagraph_skip_reason);
     if (past_->caches) {
       const PastCaches& caches = *past_->caches;
       append_item(

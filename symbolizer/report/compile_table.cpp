@@ -309,6 +309,8 @@ class Table {
     if (past != nullptr && past->recompile_reason)
       append_why(out, "recompiled", *past->recompile_reason);
     if (past != nullptr && past->failed) append_why(out, "failed", *past->failed);
+    if (past != nullptr && past->cudagraph_skip_reason)
+      append_why(out, "no CUDA graph", *past->cudagraph_skip_reason);
     const std::vector<PastBreak>* breaks = attribution_.graph_breaks(index);
     if (breaks == nullptr) return;
     // A line may break the graph many times.

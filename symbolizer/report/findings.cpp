@@ -124,13 +124,7 @@ class Finder {
     }
     found_.functions = functions.size();
     found_.processes = processes.size();
-    std::sort(open.begin(), open.end());
-    std::uint64_t until = 0;
-    for (const auto& [begin, end] : open) {
-      const std::uint64_t from = std::max(begin, until);
-      if (end > from) found_.compiling_ns += end - from;
-      until = std::max(until, end);
-    }
+    found_.compiling_ns = union_ns(open);
     std::stable_sort(found_.longest.begin(), found_.longest.end(),
                      [this](CompileIndex a, CompileIndex b) { return wall_ns(a) > wall_ns(b); });
     if (found_.longest.size() > kLongest) found_.longest.resize(kLongest);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "symbolizer/attribution/gpu_summary.h"
+#include "symbolizer/report/gpu_verdict.h"
 #include "symbolizer/report/rows.h"
 #include "symbolizer/report/sections.h"
 #include "symbolizer/report/user_frames.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxKernels = 20;
 constexpr std::size_t kMaxRegions = 20;
+constexpr std::size_t kMaxRegionNotes = 10;
 
 std::string duration(std::uint64_t ns) {
   const auto value = static_cast<double>(ns);
@@ -25,6 +27,18 @@ std::string duration(std::uint64_t ns) {
 std::string trace_id(const TraceId& id, bool backward) {
   if (!is_valid(id)) return "-";
   return (backward ? "bw " : "") + id.text();
+}
+
+std::string data_size(std::uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  if (bytes < std::uint64_t{1} << 20) return fmt::format("{:.1f} KiB", value / 0x1p10);
+  if (bytes < std::uint64_t{1} << 30) return fmt::format("{:.1f} MiB", value / 0x1p20);
+  return fmt::format("{:.1f} GiB", value / 0x1p30);
+}
+
+std::string memory_text(const GpuMemoryWork& memory, std::string_view one, std::string_view many) {
+  return fmt::format("{} {} ({}, {})", grouped(memory.count), memory.count == 1 ? one : many,
+                     data_size(memory.bytes), duration(memory.ns));
 }
 
 // Without the library calls have no end, and nothing is known of what they started.
@@ -140,6 +154,40 @@ class GpuTable {
                       known(row.gap_ns, row.launch_ns), known(row.idle_ns, row.works),
                       row.idle_ns > 0 ? fmt::format("{} %", row.late_ns * 100 / row.idle_ns) : "-");
     }
+    region_notes();
+  }
+
+  // What many regions do not have, below the table, which has no room for more columns.
+  void region_notes() {
+    const std::vector<GpuVerdict> verdicts = gpu_region_verdicts(selection_, summary_);
+    std::size_t shown = 0;
+    for (std::size_t i = 0; i < verdicts.size(); ++i) {
+      const GpuRegionRow& row = summary_.regions[i];
+      std::string text = region_note(row, verdicts[i]);
+      if (text.empty()) continue;
+      if (shown++ == 0) out_ += "#\n";
+      append_comment(out_, trace_id(row.id, row.backward) + ": " + text);
+      if (shown == kMaxRegionNotes) break;
+    }
+  }
+
+  static std::string region_note(const GpuRegionRow& row, const GpuVerdict& verdict) {
+    std::string text = gpu_verdict_text(verdict);
+    const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
+    if (row.graph_launches > 0)
+      add(row.graph_launches == 1 ? "1 launch of a CUDA graph"
+                                  : grouped(row.graph_launches) + " launches of a CUDA graph");
+    if (row.graphs_recorded > 0)
+      add(fmt::format("{} {} recorded in {}", grouped(row.graphs_recorded),
+                      row.graphs_recorded == 1 ? "CUDA graph" : "CUDA graphs",
+                      duration(row.graph_record_ns)));
+    if (row.copies.count > 0) add(memory_text(row.copies, "copy", "copies"));
+    if (row.memsets.count > 0) add(memory_text(row.memsets, "memset", "memsets"));
+    if (row.streams.size() > 1)
+      add(fmt::format("{} streams, two or more of them at once for {} of {}",
+                      grouped(row.streams.size()), duration(row.overlap_ns),
+                      duration(row.busy_ns)));
+    return text;
   }
 
   std::string& out_;

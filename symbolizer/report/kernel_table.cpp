@@ -105,8 +105,9 @@ class Kernels {
         if (file.kind == "wrapper" && file.id == kernel.id)
           add_source(row, sources_.of(file.pid, kernel.id, kernel.backward, name));
     }
+    // Others are a library's. A module of torch.nn alone has no line of user code.
     for (auto& [name, row] : by_name)
-      if (!row.source.lines.empty()) rows_.push_back(std::move(row));
+      if (!row.source.lines.empty() || !row.source.modules.empty()) rows_.push_back(std::move(row));
   }
 
   static void add_id(Row& row, const TraceId& id, bool backward) {

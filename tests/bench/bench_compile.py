@@ -64,7 +64,7 @@ def attach_perf(pid, hertz, folder):
 
 def attach(pid, hertz, folder, *options, program=None):
     run = support.Running(
-        [program or support.BINARY, "record", "--no-svg", "-F", hertz, "-o", folder, *options, "-p", pid],
+        [program or support.BINARY, "record", "-F", hertz, "-o", folder, *options, "-p", pid],
         folder.parent,
     )
     run.wait_for_err(r"(?m)^Sampling ")

@@ -17,10 +17,13 @@ seconds for it. The compiler's CPU time is that of children, which is not counte
 The lines below the table compare each way of dynprof with perf at the same rate, from the same rounds. --raw keeps
 every window's values, as JSON.
 
-The works are those of tests/bench/recompiling.py. "serve" has a line with the latency of its requests, "load" one with
-the CPU time of the DataLoader's workers.
+The works are those of tests/bench/recompiling.py. Lines below the table tell the time by the clock of the quickest in a
+window (how much larger it is, that is by how much the throughput is less), of "serve" the latency of its requests, of
+"load" the CPU time of the DataLoader's workers.
 
-A way is "perf", "nothing", "dynprof" or "before" (of --before), followed by options: "dynprof -F 999 --passive".
+A way is "perf", "py-spy", "bpftrace", "torch.profiler", "nothing", "dynprof" or "before" (of --before), followed by
+options: "dynprof -F 999 --passive", "py-spy -r 99 --nonblocking", "bpftrace 99", "torch.profiler stacks". The process
+itself begins torch.profiler before the window; what that does once it has ended is not measured.
 Three more ways each do one thing that a profiler does. "busy N" touches nothing of the target and uses N % of a CPU:
 CPUs that share a core slow each other. "stream N" does so by going through 64 MB of its own: CPUs share caches.
 "reads N" reads N pages of the target's memory a second, each by a system call.
@@ -63,7 +66,12 @@ WAYS = ("nothing", "perf -F 99", "dynprof -F 99", "perf -F 999", "dynprof -F 999
 RESAMPLES = 2000
 COLUMNS = ("more", "kernel", "slept", "preempted", "faults", "own")
 # How much larger they were, in %, where the work has them.
-BESIDES = {"children_s": "CPU of its children", "median_s": "latency, median", "slowest_s": "latency, 99th percentile"}
+BESIDES = {
+    "clock_s": "time by the clock",
+    "children_s": "CPU of its children",
+    "median_s": "latency, median",
+    "slowest_s": "latency, 99th percentile",
+}
 MODELS = ("busy", "stream", "reads")  # ways that do one thing that a profiler does
 BUSY = """
 import sys, time
@@ -105,6 +113,9 @@ while True:
     time.sleep(0.01)
 """
 
+# Its stacks are not printed: bpftrace 0.17 takes three minutes to name those of one window.
+BPFTRACE = "profile:hz:%s /pid == %s/ { @[ustack, kstack] = count(); } END { clear(@); }"
+
 
 def attach(way, pid, folder, before, settle_s):
     """A Running profiler that samples by now; None for "nothing"."""
@@ -115,14 +126,19 @@ def attach(way, pid, folder, before, settle_s):
         return support.Running([sys.executable, "-c", READS, pid, *options], folder)
     if kind in ("busy", "stream"):
         return support.Running([sys.executable, "-c", BUSY if kind == "busy" else STREAM, *options], folder)
+    out, argv = folder / "out", None
     if kind == "perf":
-        run = support.Running(
-            ["perf", "record", "-g", "-e", "cpu-clock", *options, "-o", folder / "perf.data", "-p", pid], folder
-        )
-        time.sleep(settle_s)  # it says nothing when it has begun
+        argv = ["perf", "record", "-g", "-e", "cpu-clock", *options, "-o", out, "-p", pid]
+    elif kind == "py-spy":
+        argv = [support.VENV / "bin" / "py-spy", "record", *options, "-f", "raw", "-d", 3600, "-o", out, "-p", pid]
+    elif kind == "bpftrace":
+        argv = ["bpftrace", "-q", "-o", out, "-e", BPFTRACE % (*options, pid)]
+    if argv:
+        run = support.Running(argv, folder)
+        time.sleep(settle_s)  # they say nothing when they have begun
         return run
     program = before if kind == "before" else support.BINARY
-    run = support.Running([program, "record", "--no-svg", *options, "-o", folder / "out", "-p", pid], folder)
+    run = support.Running([program, "record", *options, "-o", out, "-p", pid], folder)
     run.wait_for_err(r"(?m)^Sampling ")
     time.sleep(settle_s)
     return run
@@ -131,6 +147,7 @@ def attach(way, pid, folder, before, settle_s):
 class Window(NamedTuple):
     cpu_s: float  # of the quickest compile
     each_s: list[float]
+    clock_s: float  # of the quickest, by the clock
     kernel_share: float  # of all of the window's CPU time
     slept: int
     preempted: int
@@ -168,7 +185,10 @@ class Target:
         latency = re.search(rf"^latency {self.windows} (\S+) (\S+)", self.process.text, re.MULTILINE)
         latencies = [float(word) for word in latency.groups()] if latency else [0, 0]
         children = self.children_s() - children if children else 0
-        return Window(min(each), each, float(told[1]) / sum(each), *counts, children, *latencies)
+        clock = re.search(rf"^clock {self.windows} (.*)", self.process.text, re.MULTILINE)
+        clock_s = min(float(word) for word in clock[1].split())
+        kernel_share = float(told[1]) / sum(each)
+        return Window(min(each), each, clock_s, kernel_share, *counts, children, *latencies)
 
     def children_s(self):
         pids = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
@@ -194,6 +214,12 @@ class OwnCost(NamedTuple):
 
 def measured(target, way, folder, options):
     """A Window with this way attached, and its OwnCost; None for "nothing"."""
+    if way.startswith("torch.profiler"):
+        target.process.send(" ".join(["profiler on", *way.split()[1:]]))
+        time.sleep(options.settle)
+        window = target.window()
+        target.process.send("profiler off")
+        return window, None
     with tempfile.TemporaryDirectory(dir=folder) as inside:
         run = attach(way, target.process.pid, Path(inside), options.before, options.settle)
         if not run:
@@ -296,9 +322,10 @@ def main():
     if os.geteuid() != 0:
         sys.exit("error: needs root\nhint: sudo make bench-cost")
     ways = options.way or list(WAYS)
-    if not shutil.which("perf"):
-        print("perf is not installed: it is left out")
-        ways = [way for way in ways if not way.startswith("perf")]
+    for tool in ("perf", "bpftrace"):
+        if any(way.startswith(tool) for way in ways) and not shutil.which(tool):
+            print(f"{tool} is not installed: it is left out")
+            ways = [way for way in ways if not way.startswith(tool)]
     random.seed(0)
     word, one = WORKS[options.work]
     work = f"{word} {options.repeat}"

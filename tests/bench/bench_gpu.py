@@ -82,7 +82,7 @@ def recorded(library):
         out = Path(tempfile.mkdtemp(dir=folder)) / "out"
         try:
             costs = [job_cost(job, launches, depth)]
-            session = recorder.start("record", "--pid", job.pid, "--no-svg", "-o", out)
+            session = recorder.start("record", "--pid", job.pid, "-o", out)
             session.wait_for_err("is traced" if library else "uses CUDA without")
             costs.append(job_cost(job, launches, depth))
             session.interrupt()
@@ -114,7 +114,7 @@ def recorded_program(launches, folder):
     recorder = support.Dynprof(folder)
     out = Path(tempfile.mkdtemp(dir=folder)) / "out"
     session = recorder.start(
-        "record", "--gpu", "on", "--no-svg", "-o", out, "--",
+        "record", "--gpu", "on", "-o", out, "--",
         "sh", "-c", f"exec {gpu.TARGET} {gpu.FAKE_CUPTI} < {orders}",
         env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY), **{k: str(v) for k, v in ENVIRONMENT.items()}},
     )  # fmt: skip
@@ -163,7 +163,7 @@ def print_throughput(launches, folder):
     recorder = support.Dynprof(folder)
     out = Path(tempfile.mkdtemp(dir=folder)) / "out"
     try:
-        session = recorder.start("record", "--pid", job.pid, "--no-svg", "-o", out)
+        session = recorder.start("record", "--pid", job.pid, "-o", out)
         session.wait_for_err("is traced")
         before = cpu_ns(session.pid)
         job_cost(job, launches, 5)
@@ -199,7 +199,7 @@ def storm(seconds, folder):
     os.mkfifo(orders)
     recorder = support.Dynprof(folder)
     run = recorder.start(
-        "record", "--gpu", "on", "--no-svg", "-o", folder / "out", "--",
+        "record", "--gpu", "on", "-o", folder / "out", "--",
         "sh", "-c", f"exec {gpu.TARGET} {gpu.FAKE_CUPTI} < {orders}",
         env={"CUDA_INJECTION64_PATH": str(gpu.LIBRARY), "FAKE_CUDA_NO_LOG": "1"},
     )  # fmt: skip

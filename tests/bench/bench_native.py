@@ -30,7 +30,7 @@ class Ours(overhead.Ours):
     def start(self, loop):
         self._count += 1
         out = self._folder / f"ours-{id(self)}-{self._count}"
-        argv = [support.BINARY, "record", "--no-svg", "-F", HERTZ, "-o", out, "-p", loop.pid, *self._options]
+        argv = [support.BINARY, "record", "-F", HERTZ, "-o", out, "-p", loop.pid, *self._options]
         run = support.Running(argv, self._folder)
         run.wait_for_err(r"(?m)^Sampling ")
         time.sleep(0.3)

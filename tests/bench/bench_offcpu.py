@@ -95,7 +95,7 @@ class Ours:
 
     def start(self, workload, folder):
         out = Path(tempfile.mkdtemp(dir=folder)) / "out"
-        argv = [self._binary, "record", "--no-svg", "-F", 99, "-o", out, "-p", workload.pid]
+        argv = [self._binary, "record", "-F", 99, "-o", out, "-p", workload.pid]
         run = support.Running([*argv, *self._options], folder)
         run.wait_for_err(r"(?m)^Sampling ")
         time.sleep(0.3)

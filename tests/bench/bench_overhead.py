@@ -1,11 +1,15 @@
 """What sampling costs the sampled, and us: the loop of deep_loop.py under each profiler in turn.
 
-    bench_overhead.py [--rounds N] [--seconds S]
+    bench_overhead.py [--rounds N] [--seconds S] [--python 3.15]
 
 One target process lives through all of it. Every window with a profiler lies between two windows
 without one, and its slowdown is taken against the mean of those two; the table shows the median
 over the rounds and, for the noise, the quartiles and the same measure with no profiler (A/A).
 `net` leaves out the time the target waited for a CPU that others had; `wall` does not.
+
+The loop runs on the virtual environment's interpreter, or on one of scripts/interpreters.sh: from 3.15 on that has a
+sampler of its own (`profiling.sampling`), which is another way then. The costs below the table are those of torch too,
+and are left out for such an interpreter.
 """
 
 import argparse
@@ -69,7 +73,7 @@ class Ours:
     def start(self, loop):
         self._count += 1
         out = self._folder / f"ours-{loop.pid}-{self._hertz}-{self._count}"
-        argv = ["record", "--no-svg", "-F", self._hertz, "-o", out, "-p", loop.pid]
+        argv = ["record", "-F", self._hertz, "-o", out, "-p", loop.pid]
         run = support.Running([support.BINARY, *argv], self._folder)
         run.wait_for_err(r"(?m)^Sampling ")
         time.sleep(0.3)
@@ -106,6 +110,28 @@ class PySpy:
         def stop():
             run.interrupt()
             run.wait()
+
+        return stop
+
+
+class OwnSampler:
+    """CPython 3.15's; `python` is the interpreter that the loop runs on."""
+
+    def __init__(self, python, hertz, folder, *options):
+        self._argv = [python, "-m", "profiling.sampling", "attach", "-r", hertz, "-d", 600, "--collapsed", *options]
+        self._folder, self.out = folder, folder / f"own-sampler-{hertz}.txt"
+
+    def start(self, loop):
+        self.out.unlink(missing_ok=True)
+        argv = [*self._argv, "-o", self.out, loop.pid]
+        run = support.Running(argv, self._folder, env={"LC_ALL": "C"})  # it refuses a locale that is not installed
+        time.sleep(1.5)  # it says nothing when it has begun
+        assert run.process.poll() is None, run.peek()
+
+        def stop():
+            run.interrupt()
+            run.wait()
+            assert self.out.stat().st_size, run.peek()
 
         return stop
 
@@ -176,15 +202,15 @@ def bpf_programs():
     }
 
 
-def bpf_time_per_sample(loop, folder, seconds):
+def bpf_time_per_sample(loop, folder, seconds, *options):
     """Nanoseconds in the sampling programs per sample taken. Runs on other processes, which return
     at once, are in it: an upper bound. A program's time includes those it tail-calls."""
     was = STATS_SWITCH.read_text()
     STATS_SWITCH.write_text("1\n")
     try:
-        out = folder / "bpf-stats"
+        out = folder / f"bpf-stats-{loop.pid}"
         before = set(bpf_programs())
-        argv = [support.BINARY, "record", "--no-svg", "-F", 999, "-o", out, "-p", loop.pid]
+        argv = [support.BINARY, "record", "-F", 999, *options, "-o", out, "-p", loop.pid]
         run = support.Running(argv, folder)
         run.wait_for_err(r"(?m)^Sampling ")
         time.sleep(seconds)
@@ -196,13 +222,24 @@ def bpf_time_per_sample(loop, folder, seconds):
     return spent / size_and_samples(out)[1]
 
 
+def least_time_per_sample(folder, seconds):
+    """Of a shell's loop, the child of a Python process, without native frames: a look-up, and a header copied into
+    the ring."""
+    code = "import subprocess; print('ready', flush=True); subprocess.run(['sh', '-c', 'while :; do :; done'])"
+    parent = support.spawn([sys.executable, "-c", code])
+    try:
+        return bpf_time_per_sample(parent, folder, seconds, "--no-native", "--no-off-cpu")
+    finally:
+        parent.kill()
+
+
 def attach_seconds(loop, folder, times):
     """From our start to the first sample in the recording."""
     found = []
     for number in range(times):
         out = folder / f"attach-{loop.pid}-{number}"
         began = time.monotonic_ns()
-        argv = [support.BINARY, "record", "--no-svg", "-F", 999, "-o", out, "-p", loop.pid]
+        argv = [support.BINARY, "record", "-F", 999, "-o", out, "-p", loop.pid]
         run = support.Running([*argv, "-d", "1s"], folder)
         assert run.wait().rc == 0
         first = min(sample[0] for sample in dump_of(out)["samples"])
@@ -216,7 +253,7 @@ def eager_compile_bytes(python, folder):
     argv = [python, job, folder / "truth.json", "--backend", "aot_eager", "--unwrapped"]
     target = support.spawn(argv, timeout=120)
     run = support.Running(
-        [support.BINARY, "record", "--no-svg", "-F", 999, "-o", folder / "eager", "-p", target.pid],
+        [support.BINARY, "record", "-F", 999, "-o", folder / "eager", "-p", target.pid],
         folder,
     )
     run.wait_for_err(r"(?m)^Sampling ")
@@ -247,6 +284,8 @@ def print_costs(python, loop, ours, folder, options):
         ]
     spent = bpf_time_per_sample(loop, folder, 4 * options.seconds)
     rows.append(("BPF time a sample, 62 Python frames", f"{spent / 1000:.1f} us"))
+    least = least_time_per_sample(folder, 4 * options.seconds)
+    rows.append(("... the least: no frames at all", f"{least / 1000:.2f} us"))
     rows.append(("start to first sample", f"{attach_seconds(loop, folder, 5):.2f} s"))
     loop.target.kill()
 
@@ -267,16 +306,25 @@ def print_costs(python, loop, ours, folder, options):
         print(f"| {what} | {value} |")
 
 
+def interpreter(version):
+    if version is None:
+        return support.venv_python() or sys.exit("error: no venv\nhint: make setup")
+    wanted = tuple(map(int, version.split(".")))
+    for python in support.unpacked_interpreters():
+        if python.minor == wanted:
+            return python
+    sys.exit(f"error: no CPython {version}\nhint: scripts/interpreters.sh {version}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--python", metavar="3.N", help="one of scripts/interpreters.sh")
     options = parser.parse_args()
     if os.geteuid() != 0:
         sys.exit("error: needs root\nhint: sudo make bench")
-    found = support.venv_python()
-    if found is None:
-        sys.exit("error: no venv\nhint: make setup")
+    found = interpreter(options.python)
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -291,12 +339,17 @@ def main():
             "py-spy 999 Hz --nonblocking": PySpy(999, folder, "--nonblocking"),
             "cProfile": CProfile(),
         }
+        if found.minor >= (3, 15):
+            for hertz in (99, 999):
+                profilers[f"CPython's own sampler {hertz} Hz"] = OwnSampler(found.path, hertz, folder)
+                profilers[f"... {hertz} Hz --blocking"] = OwnSampler(found.path, hertz, folder, "--blocking")
         try:
             print(f"CPython {'.'.join(map(str, found.version))}, {os.cpu_count()} CPUs,", end=" ")
             print(f"{options.rounds} rounds of {options.seconds:g} s windows\n", flush=True)
             print_slowdowns(slowdowns(loop, profilers, options.rounds, options.seconds))
             sys.stdout.flush()
-            print_costs(found.path, loop, ours, folder, options)
+            if options.python is None:
+                print_costs(found.path, loop, ours, folder, options)
         finally:
             loop.target.kill()
 

@@ -45,7 +45,7 @@ def main():
         argv = [sys.executable, "-c", RUNNER, storm, str(count), str(options.rate)]
         target = support.spawn(argv, timeout=120)
         out = folder / "out"
-        run = support.Running([support.BINARY, "record", "--no-svg", "-F", 99, "-o", out, "-p", target.pid], folder)
+        run = support.Running([support.BINARY, "record", "-F", 99, "-o", out, "-p", target.pid], folder)
         try:
             run.wait_for_err(r"(?m)^Sampling ")
             cpu, began = cpu_seconds(run.pid), time.monotonic()

@@ -72,7 +72,7 @@ def main():
                         continue
                     out = folder / f"{name}{number}"
                     run = support.Running(
-                        [support.BINARY, "record", "--no-svg", "-o", out, *arguments, "-p", target.pid], folder
+                        [support.BINARY, "record", "-o", out, *arguments, "-p", target.pid], folder
                     )
                     run.wait_for_err(r"(?m)^Sampling ")
                     batch()

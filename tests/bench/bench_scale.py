@@ -52,7 +52,7 @@ def recorded(amount, name, options, work):
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         began = time.monotonic()
-        run = support.Running([support.BINARY, "record", "--no-svg", "-o", out, *options], folder)
+        run = support.Running([support.BINARY, "record", "-o", out, *options], folder)
         try:
             run.wait_for_err(r"(?m)^Sampling ", timeout=120)
             attached, attach_cpu = time.monotonic(), cpu_seconds(run.pid)

@@ -105,7 +105,7 @@ def run_job(folder, backend, way):
     recorder = None
     try:
         if way == "ours":
-            command = [support.BINARY, "record", "--no-svg", "-F", HERTZ, "-o", folder / "out", "-p", target.pid]
+            command = [support.BINARY, "record", "-F", HERTZ, "-o", folder / "out", "-p", target.pid]
             recorder = support.Running(command, folder)
             recorder.wait_for_err(r"(?m)^Sampling ", timeout=60)
         # cProfile's clock runs on while others have the CPU: its thread comes before them.

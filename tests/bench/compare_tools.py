@@ -163,7 +163,7 @@ def main():
             started.append([*command, "-f", "raw", "-F", "-o", folded, "-p", pid])
         else:
             print("py-spy: not installed, left out")
-        command = [support.BINARY, "record", "--no-svg", "-F", HERTZ, "-d", f"{seconds}s"]
+        command = [support.BINARY, "record", "-F", HERTZ, "-d", f"{seconds}s"]
         started.append([*command, "-o", folder / "out", "-p", pid])
         running = []
         for number, command in enumerate(started):

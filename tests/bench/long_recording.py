@@ -85,7 +85,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
         run = support.Running(
-            [support.BINARY, "record", "--no-svg", "-F", options.frequency, "-o", out, "-p", trainer.process.pid],
+            [support.BINARY, "record", "-F", options.frequency, "-o", out, "-p", trainer.process.pid],
             folder,
         )
         try:

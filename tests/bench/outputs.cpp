@@ -1,7 +1,7 @@
 // What `record` does after the last sample, on its own: makes all files of an output directory from a
 // recording, and prints the report. No root needed, no target.
 //
-//   outputs RECORDING DIR [--no-svg]     DIR is made; prints when each part was done, on stderr
+//   outputs RECORDING DIR [--svg]     DIR is made; prints when each part was done, on stderr
 #include <fcntl.h>
 #include <fmt/format.h>
 
@@ -36,10 +36,10 @@ Result<void> run(const std::string& recording, const std::string& folder, bool c
 
 int main(int argc, char** argv) {
   if (argc != 3 && argc != 4) {
-    fmt::print(stderr, "usage: outputs RECORDING DIR [--no-svg]\n");
+    fmt::print(stderr, "usage: outputs RECORDING DIR [--svg]\n");
     return 2;
   }
-  auto done = dynprof::run(argv[1], argv[2], argc == 3);
+  auto done = dynprof::run(argv[1], argv[2], argc == 4);
   if (done) return 0;
   dynprof::print_error(done.error());
   return 1;

@@ -11,7 +11,9 @@ Prints `ready <pid>`. Each line on stdin names a work and how often to do it:
     threads  200 threads, each of which works a little and sleeps 5 ms, TURNS times
 
 Then prints `cpu <number> <CPU seconds in the kernel> <CPU seconds of each>`, of this process without its children;
-before that, of `serve`, `latency <number> <median> <99th percentile>`, from when a request is due to its answer.
+before that, `clock <number> <seconds of each>`, and of `serve`, `latency <number> <median> <99th percentile>`, from
+when a request is due to its answer.
+`profiler on`, or `profiler on stacks`, begins torch.profiler, and `profiler off` ends it; they print nothing.
 `end` ends it.
 """
 
@@ -107,7 +109,7 @@ def main():
         torch._inductor.config.force_disable_caches = True
     model = Model(OPTIONS.depth)
     data = torch.randn(8, 32)
-    step = server = loader = None
+    step = server = loader = profiler = None
     latencies = []
     print("ready", os.getpid(), flush=True)
 
@@ -143,18 +145,30 @@ def main():
         words = line.split()
         if words[:1] == ["end"]:
             break
+        if words[:1] == ["profiler"]:
+            if words[1] == "on":
+                profiler = torch.profiler.profile(
+                    activities=[torch.profiler.ProfilerActivity.CPU], with_stack="stacks" in words
+                )
+                profiler.start()
+            else:
+                profiler.stop()
+                profiler = None
+            continue
         in_kernel = resource.getrusage(resource.RUSAGE_SELF).ru_stime
-        done = []
+        done, clock = [], []
         while len(done) < int(words[1]):
-            cpu = time.process_time()
+            cpu, began = time.process_time(), time.perf_counter()
             works[words[0]]()
             done.append(time.process_time() - cpu)
+            clock.append(time.perf_counter() - began)
         windows += 1
         in_kernel = resource.getrusage(resource.RUSAGE_SELF).ru_stime - in_kernel
         if latencies:
             slowest = statistics.quantiles(latencies, n=100)[98]
             print("latency", windows, statistics.median(latencies), slowest, flush=True)
             latencies.clear()
+        print("clock", windows, *clock, flush=True)
         print("cpu", windows, in_kernel, *done, flush=True)
 
 

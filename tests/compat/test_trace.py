@@ -300,11 +300,11 @@ def test_gprof2dot_reads_perf_script(training, venv_python):
 
 
 @pytest.mark.parametrize("scenario", ["training", "hostile", "empty"])
-def test_callgraph_is_an_svg_that_fits_a_screen(tmp_path, scenario):
+def test_svg_fits_a_screen(tmp_path, scenario):
     """Drawn by Graphviz' dot, which Debian brings."""
     assert shutil.which("dot"), "no dot: apt install graphviz"
     out = tmp_path / "graph.svg"
-    subprocess.run([FAKE_TRACE, scenario, "callgraph", out], check=True, timeout=120)
+    subprocess.run([FAKE_TRACE, scenario, "svg", out], check=True, timeout=120)
     text = out.read_text("utf-8")
     picture = ElementTree.fromstring(text)
     assert float(picture.get("width").removesuffix("pt")) <= 18 * 72 + 20

@@ -42,6 +42,7 @@ int cuDeviceGetCount(int* count);
 int cuDeviceGet(int* device, int ordinal);
 int cuDeviceGetName(char* name, int bytes, int device);
 int cuDeviceTotalMem_v2(size_t* bytes, int device);
+int cuDeviceGetUuid_v2(void* uuid, int device);
 int cuDeviceGetAttribute(int* value, int attribute, int device);
 int cuStreamCreate(CUstream* stream, unsigned flags);
 int cuStreamSynchronize(CUstream stream);

@@ -198,6 +198,10 @@ EXPORT int cuDeviceGetName(char* name, int bytes, int device) {
   return device;
 }
 EXPORT int cuDeviceTotalMem_v2(size_t* bytes, int device) { return *bytes = 8ul << 30, device; }
+EXPORT int cuDeviceGetUuid_v2(void* uuid, int device) {
+  for (int i = 0; i < 16; ++i) ((unsigned char*)uuid)[i] = (unsigned char)(i + 1);
+  return device;
+}
 EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device) {
   /* threads/block, shared/block, warp, registers/block, SMs, threads/SM, compute 9.0, … */
   static const int values[][2] = {{1, 1024},    {8, 49152},  {10, 32},    {12, 65536},

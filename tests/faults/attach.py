@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import time
@@ -22,6 +21,7 @@ LIBRARY = support.REPO / "build" / "libdynprof_cupti.so"
 TOOL = support.REPO / "build" / "tests" / "load_library"
 LIMIT_S = 60
 LONG_MS, SHORT_MS = 4000, 150
+LONGEST_STOP_NS = 1_000_000  # that a stop of one thread should take
 # Kind of target -> how long it may take to a safe point. In input() it comes to none; of a main thread that waits in a
 # lock CPython knows one from 3.12 on, of another thread. One that uses GS is only loaded into where it is not stopped.
 KINDS = {
@@ -167,9 +167,8 @@ def kill_once(python, kind, folder, row, chance, loaded, seconds):
         if not target.has_library():
             row.fail(f"{what}: not loaded afterwards: {out}{err}\n{target.job.err[-1000:]}")
         loaded["by the next one"] += 1
-    for folder_left in folders() - before:  # a program that is killed cannot remove it
-        if is_of(folder_left, target.pid):
-            shutil.rmtree(folder_left, ignore_errors=True)
+    if left := folders_left(before, target.pid):
+        row.fail(f"{what}: in /tmp: {left}")
     if target.left():
         row.fail(f"{what}: mapped: {target.left()}")
     if problem := target.end():
@@ -184,21 +183,30 @@ def folders():
 def is_of(folder, pid):
     """Not of a loading program of another suite that runs at the same time."""
     try:
-        script = folder / "load.py"
-        if script.exists():
-            return f"os.getpid() != {pid}:" in script.read_text()
-        return time.time() - folder.stat().st_mtime > 1
+        return f"os.getpid() != {pid}:" in (folder / "load.py").read_text()
     except OSError:
         return False
 
 
+def folders_left(before, pid):
+    """Another process removes it, once the script has run that the program asked for."""
+    deadline = time.monotonic() + 5
+    while left := [folder for folder in folders() - before if is_of(folder, pid)]:
+        if time.monotonic() > deadline:
+            return [f"{folder}: {sorted(os.listdir(folder))}" for folder in left]
+        time.sleep(0.02)
+    return []
+
+
 def spread(stops):
-    """Median, 99th percentile and longest, in ms."""
+    """Median, 99th percentile and longest, in ms, and how many were longer than a stop should be."""
     stops = sorted(stop for stop in stops if stop)
     if not stops:
         return "not stopped"
     at = [stops[len(stops) // 2], stops[min(len(stops) - 1, len(stops) * 99 // 100)], stops[-1]]
-    return "stopped ms: median {:.3f}, 99 % {:.3f}, longest {:.3f}".format(*(ns / 1e6 for ns in at))
+    longer = sum(stop > LONGEST_STOP_NS for stop in stops)
+    text = "stopped ms: median {:.3f}, 99 % {:.3f}, longest {:.3f}".format(*(ns / 1e6 for ns in at))
+    return f"{text}; {longer} of {len(stops)} longer than {LONGEST_STOP_NS / 1e6:g} ms"
 
 
 def run(python, kind, times, folder, seed=None):

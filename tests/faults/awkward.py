@@ -1,5 +1,5 @@
-"""Awkward targets (tests/faults/cases): each runs bare, and under `record` with everything on. What it prints and
-how it ends must be the same."""
+"""Awkward targets (tests/faults/cases): each runs bare, and under `record` with everything on. Some also run under a
+plain `record`, which removes probes. What a target prints and how it ends must be the same."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from leftovers import Leftovers
 from results import Row
 
 HERTZ = "999"
+# What costs the target time and is done only where it is asked for: probes of ranges, and probes of runs that stay set
+# however often they are hit.
+EVERYTHING = ("--record-functions", "--count-all-runs")
+DEFAULTS = ()  # probes that are hit too often are removed, while they are hit
 EXCEPTIONS = (
     "backward_raises backward_raises_on_threads compiled_region_raises compile_raises clock_calls"
 )
@@ -25,6 +29,8 @@ SIGNALS = "signals_raise_in_backward signals_on_another_stack"
 PROCESSES = "forks_in_backward forks_in_compile spawns_in_backward_and_compile"
 TOOLS = "profilers_inside"
 FILTER = "seccomp_as_docker"  # to its process' end
+# Also under a recording that removes the probes of runs, which takes 10,000 hits.
+REMOVED = "backward_raises greenlets_in_backward"
 ISSUE_ROUNDS = 10_000
 # In the environment of every dynprof-bpf started here.
 MARKER = f"DYNPROF_AWKWARD_{os.getpid()}"
@@ -38,6 +44,7 @@ class Target:
     rounds: int
     beside: object = None  # called with (pid, ended, folder) while the target works
     recorded: bool = True
+    options: tuple = EVERYTHING  # of the recording
 
 
 def debugger_comes_and_goes(pid, ended, folder):
@@ -68,7 +75,7 @@ def second_profiler_comes_and_goes(pid, ended, folder, begins=1):
     try:
         while not ended.is_set():
             runs = [
-                runner.start("record", "-p", pid, "-d", "100ms", "--no-svg", "-F", HERTZ,
+                runner.start("record", "-p", pid, "-d", "100ms", "-F", HERTZ,
                              "-o", folder / f"second-{times + n}", env=MARKED)
                 for n in range(begins)
             ]  # fmt: skip
@@ -91,8 +98,7 @@ def short_table():
     """A few processes, each with many cases."""
     return (
         Target("exceptions", EXCEPTIONS, 100),
-        # Not in the short form: threads_end_by_force, which now and then does not end without a profiler.
-        Target("stacks", "greenlets_in_backward contexts_in_backward longjmp_in_backward", 100),
+        Target("stacks", STACKS, 100),
         Target("signals, forks, tools, seccomp", f"{SIGNALS} {PROCESSES} {TOOLS} {FILTER}", 60),
         Target("debugger", "plain_work", 300, debugger_comes_and_goes),
         Target("attach and detach", "plain_work", 250, attach_and_detach, recorded=False),
@@ -110,7 +116,10 @@ def long_table():
     names = " ".join((EXCEPTIONS, STACKS, SIGNALS, PROCESSES, TOOLS, FILTER)).split()
     each = tuple(Target(name, name, rounds.get(name, 1000)) for name in names)
     ten_minutes = 64_000  # rounds: three quarters of them 80 a second
-    return each + (
+    removed = tuple(
+        Target(f"{name}, probes are removed", name, ISSUE_ROUNDS, options=DEFAULTS) for name in REMOVED.split()
+    )
+    return each + removed + (
         Target("debugger", "plain_work", 4000, debugger_comes_and_goes),
         Target("second profiler", "plain_work", 4000, second_profiler_comes_and_goes),
         Target("attach and detach", "plain_work", ten_minutes, attach_and_detach, recorded=False),
@@ -171,8 +180,9 @@ def run_recorded(target, folder, timeout):
     try:
         if target.recorded:
             recording = runner.start(
-                "record", "-p", job.pid, "-F", HERTZ, "--no-svg", "-o", folder / "out", env=MARKED
-            )
+                "record", "-p", job.pid, "-F", HERTZ, *target.options, "-o", folder / "out",
+                env=MARKED,
+            )  # fmt: skip
             recording.wait_for_err(r"(?m)^Sampling ", timeout=120)
         beside = Beside(target.beside, job.pid, folder) if target.beside else None
         job.tell()

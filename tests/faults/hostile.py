@@ -4,12 +4,14 @@ UBSan, must end in time, with a status that it means, a clean output, and a targ
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
 import re
 import resource
 import shutil
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -33,6 +35,31 @@ SANITIZERS = {
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 KINDS = ("scribbling", "forged")
+# Prints _Py_DebugOffsets, and what is between it and the field whose offset its sixth word is.
+PRINT_OFFSETS = """
+import ctypes, sys
+runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))
+interpreters_head = ctypes.c_uint64.from_address(runtime + 5 * 8).value
+sys.stdout.buffer.write(ctypes.string_at(runtime, interpreters_head))
+"""
+
+
+def interpreters():
+    """Those that can be profiled: the newest of each minor version and linkage."""
+    found = [*support.interpreters(), *support.unpacked_interpreters()]
+    return [i for i in found if (3, 10) <= i.minor <= (3, 15)]
+
+
+@functools.lru_cache(maxsize=None)
+def debug_offsets():
+    """{version: bytes} of the interpreters that have _Py_DebugOffsets."""
+    return {
+        i.minor: subprocess.run(
+            [i.path, "-c", PRINT_OFFSETS], capture_output=True, check=True
+        ).stdout
+        for i in interpreters()
+        if i.minor >= (3, 13)
+    }
 
 
 class Target:
@@ -44,14 +71,18 @@ class Target:
         if kind == "forged":
             home = Path(folder) / chance.choice((EVIL_FOLDER, "plain"))
             home.mkdir(parents=True)
-            program = home / chance.choice(
-                ("python3.11", "python3.13", "python3.10", "libpython3.12.so.1.0")
-            )
+            described = sorted(debug_offsets())
+            minor = chance.choice([(3, 10), (3, 11), (3, 12), *described])
+            name = f"libpython3.{minor[1]}.so.1.0" if minor == (3, 12) else f"python3.{minor[1]}"
+            program = home / name
             shutil.copy(support.REPO / "build" / "tests" / "programs" / "forged_python", program)
-            argv, self.name = [program, seed, TARGET_MS], program.name
+            argv, self.name = [program, seed, TARGET_MS], name
+            if minor in described:
+                offsets = Path(folder) / "offsets"
+                offsets.write_bytes(debug_offsets()[minor])
+                argv.append(offsets)
         else:
-            found = [i for i in support.interpreters() if (3, 10) <= i.minor <= (3, 13)]
-            interpreter = chance.choice(found)
+            interpreter = chance.choice(interpreters())
             argv = [interpreter.path, FAULTS / "hostile_job.py", seed, TARGET_MS]
             self.name = interpreter.label
         layout = chance.choice(("2.6", "2.9", "2.13"))
@@ -142,7 +173,6 @@ class Round:
             hertz,
             "-d",
             "1500ms",
-            "--no-svg",
             "-o",
             out,
         ]

@@ -37,7 +37,7 @@ def share(name, times):
 
 def arguments_of(verb, pid, out):
     if verb == "record":
-        return ("record", "-p", pid, "-F", "499", "-d", "700ms", "--no-svg", "-o", out)
+        return ("record", "-p", pid, "-F", "499", "-d", "700ms", "-o", out)
     return (verb, "-p", pid)
 
 

@@ -39,7 +39,7 @@ class Case:
     def record(self, seconds=1.0, out=None, hertz=499, **options):
         milliseconds = f"{round(seconds * 1000)}ms"
         return self.lab.start(
-            "record", "-p", self.target.pid, "-F", hertz, "-d", milliseconds, "--no-svg",
+            "record", "-p", self.target.pid, "-F", hertz, "-d", milliseconds,
             "-o", out or self.out, **options,
         )  # fmt: skip
 
@@ -149,7 +149,6 @@ def pid_reused_while_recorded(case):
         "499",
         "-d",
         "3s",
-        "--no-svg",
         "-o",
         case.out,
     )
@@ -180,7 +179,7 @@ def launched_command_outlives_the_profiler(case):
         "while time.monotonic() < end: sum(range(10000))\n"
         f"open({str(finished_file)!r}, 'w').close()\n"
     )
-    running = case.lab.start("record", "--no-svg", "-o", case.out, "--", python(), "-c", program)
+    running = case.lab.start("record", "-o", case.out, "--", python(), "-c", program)
     sampling(running)
     running.kill()
     wait_until(finished_file.exists, "the command comes to its end")
@@ -304,7 +303,7 @@ def ring_overflows(case):
 def few_descriptors(case):
     limited = ["prlimit", "--nofile=64:64"]
     done = case.wrapped(
-        limited, "record", "-p", case.target.pid, "-d", "1s", "--no-svg", "-o", case.out
+        limited, "record", "-p", case.target.pid, "-d", "1s", "-o", case.out
     )
     case.works_or_refuses(done)
     if done.rc == 0:
@@ -317,7 +316,7 @@ def few_descriptors_to_begin_with(case):
     """A soft limit alone is raised."""
     done = case.wrapped(
         ["prlimit", "--nofile=64:4096"],
-        "record", "-p", case.target.pid, "-d", "1s", "--no-svg", "-o", case.out,
+        "record", "-p", case.target.pid, "-d", "1s", "-o", case.out,
     )  # fmt: skip
     assert done.rc == 0, f"{done}"
     case.reads()
@@ -325,7 +324,7 @@ def few_descriptors_to_begin_with(case):
 
 def output_closed(case):
     """`| head -1`, and a full device."""
-    record = f"{case.lab.binary} record -p {case.target.pid} -d 2s --no-svg -v -o {case.out}"
+    record = f"{case.lab.binary} record -p {case.target.pid} -d 2s -v -o {case.out}"
     command = f"{record} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"
     done = support.Running(["bash", "-c", command], case.folder, env=case.lab.env).wait(LIMIT_S)
     assert done.rc in (0, 1), f"{done}"

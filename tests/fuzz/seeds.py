@@ -288,7 +288,7 @@ def from_profiler(seeds):
     with tempfile.TemporaryDirectory() as name:
         out = Path(name) / "out"
         done = subprocess.run(
-            [binary, "record", "-q", "-F", "499", "--no-svg", "-o", out, "--", "/usr/bin/python3", "-c",
+            [binary, "record", "-q", "-F", "499", "-o", out, "--", "/usr/bin/python3", "-c",
              "import json, time\nfor i in range(9): json.dumps(list(range(20000))); time.sleep(0.01)"],
             capture_output=True, text=True, timeout=120,
         )

@@ -12,6 +12,8 @@
 #             after torch.profiler (--short: eight recordings, one after another)
 #   cost      a training step of many launches: bare, sampled, by probes, with the library, idle after it, torch.profiler
 #             (--short: five rounds)
+#   ranks     two ranks that torchrun started, and a DataLoader's worker of each
+#   others    a job that Nsight Systems or Nsight Compute started, where they are installed
 #   session   what CUPTI alone costs a launch, on and afterwards, and whether launching threads survive its sessions; needs nvcc
 #
 # DYNPROF_BUILD: a folder with dynprof-bpf and libdynprof_cupti.so instead of build/. What was found so far is in
@@ -40,12 +42,13 @@ while [ $# -gt 0 ]; do
 done
 python=${1:-$root/.venv/bin/python}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- compare live cost session
+[ $# -gt 0 ] || set -- compare live ranks others cost session
 if [ -z "$folder" ]; then
   folder=$(mktemp -d "${TMPDIR:-/tmp}/dynprof-gpu-XXXXXX")
   trap 'rm -rf "$folder"' EXIT
 fi
 
+export DYNPROF_BUILD="$build"  # for what shows where a job hangs
 [ "$(id -u)" = 0 ] || fail "needs root: BPF programs are loaded" 2
 [ -x "$build/dynprof-bpf" ] || fail "$build/dynprof-bpf does not exist: run make" 2
 [ -e "$build/libdynprof_cupti.so" ] || fail "$build/libdynprof_cupti.so does not exist: run make" 2
@@ -55,15 +58,17 @@ fi
 "$python" -c 'import torch; assert torch.cuda.is_available()' ||
   fail "$python has no torch, or its torch does not see the GPU" 2
 
-# CUPTI as torch maps it. Only sessions that do not finalize it must leave the threads unharmed.
+# CUPTI as torch maps it. Sessions as the library has them must leave the threads unharmed; of the others it is printed.
 session() {
   command -v nvcc >/dev/null || { echo "  not run: no nvcc"; return 0; }
   library=$("$python" -c 'import torch
 print(next(line.split()[5] for line in open("/proc/self/maps") if "libcupti" in line))')
   nvcc -O2 -arch=native -cudart static -o "$1/cupti_session" "$root/tests/gpu/cupti_session.cu"
   "$1/cupti_session" "$library"
-  timeout 60 "$1/cupti_session" "$library" stress exit 100 || echo "  finalized at the exit of a call: status $?"
-  timeout 60 "$1/cupti_session" "$library" stress plain 100
+  for way in early freed unforced exit; do
+    timeout 30 "$1/cupti_session" "$library" stress $way 100 || echo "  $way: status $?"
+  done
+  timeout 30 "$1/cupti_session" "$library" stress plain 100
 }
 
 failed=0
@@ -73,12 +78,13 @@ for check; do
   case $check in
     compare) set -- compare.py run ;;
     live) set -- live.py --rounds "$rounds" --every "$every" ;;
+    ranks | others) set -- "$check.py" ;;
     cost) set -- launch_cost.py --rounds "$cost_rounds" ;;
     session)
       session "$folder/$check" || failed=1
       continue
       ;;
-    *) fail "unknown check $check: compare, live, cost or session" 2 ;;
+    *) fail "unknown check $check: compare, live, ranks, others, cost or session" 2 ;;
   esac
   program=$1 && shift
   PYTHONUNBUFFERED=1 "$python" "$root/tests/gpu/$program" "$@" --build "$build" --folder "$folder/$check" || failed=1

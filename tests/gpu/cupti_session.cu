@@ -1,14 +1,19 @@
 // What CUPTI costs a launch while it is on, and afterwards, with and without cuptiFinalize; and whether launching threads
 // survive that.
 //
-//   cupti_session LIBCUPTI                  a table: nanoseconds of a launch, and of a launch of a graph with 20 kernels
-//   cupti_session LIBCUPTI stress WAY N     six threads launch while N sessions begin and end. WAY: plain, no finalize;
-//                                           exit, finalize at the exit of a call, as NVIDIA's documentation asks; after
+//   cupti_session LIBCUPTI                  a table: nanoseconds of a launch, of a call that starts nothing
+//                                           (cudaStreamIsCapturing), and of a launch of a graph with 20 kernels
+//   cupti_session LIBCUPTI stress WAY N     six threads launch while N sessions begin and end. WAY: plain, no finalize,
+//                                           as the library does it; early, the first session begins before there is a
+//                                           context; freed, buffers are freed when CUPTI returns them; unforced, the last
+//                                           flush is not forced; exit, finalize at the exit of a call, as NVIDIA's
+//                                           documentation asks; after
 //
 // Built and run by check.sh where there is nvcc.
 #include <cuda_runtime.h>
 #include <cupti.h>
 #include <dlfcn.h>
+#include <execinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +21,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,12 +39,16 @@ struct Way {
   bool calls;  // callbacks of CUDA calls
   std::vector<CUpti_ActivityKind> kinds;
   Finalize finalize = Finalize::kNo;
+  bool of_context = false;  // the kinds are enabled in the current context alone
+  bool unforced = false;    // the last flush
+  bool early = false;
 };
 
 constexpr auto kKernels = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
 constexpr auto kCopies = CUPTI_ACTIVITY_KIND_MEMCPY;
 constexpr auto kSets = CUPTI_ACTIVITY_KIND_MEMSET;
 constexpr auto kWaits = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+const std::vector<CUpti_ActivityKind> kDefault = {kKernels, kCopies, kSets};
 const std::vector<CUpti_ActivityKind> kAll = {kKernels, kCopies, kSets, kWaits};
 // cudaLaunchKernel, LaunchKernelExC, GraphLaunch, copies, sets and waits; and the driver's.
 constexpr std::array kRuntimeCalls = {211, 430, 311, 41, 51, 131, 165, 137, 147};
@@ -53,11 +64,13 @@ void check(int result, const char* what) {
 
 struct Cupti {
 #define FUNCTION(name) decltype(&::name) name = nullptr;
-#define FUNCTIONS(X)                                                                        \
-  X(cuptiSubscribe)                                                                         \
-  X(cuptiUnsubscribe) X(cuptiEnableCallback) X(cuptiActivityEnable) X(cuptiActivityDisable) \
-      X(cuptiActivityRegisterCallbacks) X(cuptiActivityFlushAll) X(cuptiFinalize)           \
-          X(cuptiActivityRegisterTimestampCallback) X(cuptiActivityGetNextRecord)
+#define FUNCTIONS(X)                                                                            \
+  X(cuptiSubscribe)                                                                             \
+  X(cuptiUnsubscribe)                                                                           \
+  X(cuptiEnableCallback)                                                                        \
+  X(cuptiActivityEnable) X(cuptiActivityDisable) X(cuptiActivityEnableContext)                  \
+      X(cuptiActivityDisableContext) X(cuptiActivityRegisterCallbacks) X(cuptiActivityFlushAll) \
+          X(cuptiFinalize) X(cuptiActivityRegisterTimestampCallback) X(cuptiActivityGetNextRecord)
   FUNCTIONS(FUNCTION)
   explicit Cupti(const char* path) {
     void* library = dlopen(path, RTLD_NOW);
@@ -82,10 +95,21 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId, cons
   finalized = 1;
 }
 
+// CUPTI may still write into a buffer that a forced flush returned: they are kept.
+std::mutex buffers_lock;
+std::vector<std::uint8_t*> free_buffers;
+bool free_at_once = false;
+
 void CUPTIAPI lend(std::uint8_t** buffer, std::size_t* size, std::size_t* most) {
+  const std::lock_guard lock(buffers_lock);
   *size = 1 << 20;
-  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, *size));
   *most = 0;
+  if (free_buffers.empty()) {
+    *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, *size));
+    return;
+  }
+  *buffer = free_buffers.back();
+  free_buffers.pop_back();
 }
 
 void CUPTIAPI take_back(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t,
@@ -93,7 +117,16 @@ void CUPTIAPI take_back(CUcontext, std::uint32_t, std::uint8_t* buffer, std::siz
   CUpti_Activity* record = nullptr;
   while (valid != 0 && cupti->cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS)
     ++records;
-  std::free(buffer);
+  if (free_at_once) return std::free(buffer);
+  const std::lock_guard lock(buffers_lock);
+  free_buffers.push_back(buffer);
+}
+
+// Where it was, by module and offset: libcupti has no symbols.
+void on_crash(int signal) {
+  std::array<void*, 64> frames;
+  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), frames.size()), 1);
+  _exit(128 + signal);
 }
 
 std::uint64_t now_ns() {
@@ -107,13 +140,23 @@ void enable_calls(bool enable) {
     cupti->cuptiEnableCallback(enable, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call);
 }
 
+// This program is linked without the driver.
+CUcontext current_context() {
+  CUcontext context = nullptr;
+  void* get = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxGetCurrent");
+  if (get != nullptr) reinterpret_cast<CUresult (*)(CUcontext*)>(get)(&context);
+  return context;
+}
+
 void begin(const Way& way) {
   static bool has_clock = false;
   CHECK(cupti->cuptiSubscribe(&subscriber, on_call, nullptr));
   if (!has_clock) CHECK(cupti->cuptiActivityRegisterTimestampCallback(now_ns));
   has_clock = way.finalize == Finalize::kNo;
   CHECK(cupti->cuptiActivityRegisterCallbacks(lend, take_back));
-  for (const CUpti_ActivityKind kind : way.kinds) CHECK(cupti->cuptiActivityEnable(kind));
+  for (const CUpti_ActivityKind kind : way.kinds)
+    CHECK(way.of_context ? cupti->cuptiActivityEnableContext(current_context(), kind)
+                         : cupti->cuptiActivityEnable(kind));
   if (way.calls) enable_calls(true);
 }
 
@@ -121,8 +164,10 @@ void begin(const Way& way) {
 void end(const Way& way, bool others_call) {
   const bool at_exit = way.finalize == Finalize::kAtExitOfCall;
   if (!at_exit) enable_calls(false);
-  cupti->cuptiActivityFlushAll(1);
-  for (const CUpti_ActivityKind kind : way.kinds) cupti->cuptiActivityDisable(kind);
+  cupti->cuptiActivityFlushAll(way.unforced ? 0 : 1);
+  for (const CUpti_ActivityKind kind : way.kinds)
+    way.of_context ? cupti->cuptiActivityDisableContext(current_context(), kind)
+                   : cupti->cuptiActivityDisable(kind);
   if (!at_exit) {
     CHECK(cupti->cuptiUnsubscribe(subscriber));
     if (way.finalize == Finalize::kAfterwards) CHECK(cupti->cuptiFinalize());
@@ -172,30 +217,38 @@ double median_ns(const Work& work, int calls, const Call& call) {
 
 void measure(const Way& way) {
   const Work work;
-  const auto row = [&](double* launch, double* graph) {
-    *launch = median_ns(work, 500, [&] { work.launch(); });
-    *graph = median_ns(work, 50, [&] { work.launch_graph(); });
+  struct Row {
+    double launch, other, graph;
   };
-  double launch[3], graph[3];
-  row(&launch[0], &graph[0]);  // the first ones are slow
-  row(&launch[0], &graph[0]);
+  const auto row = [&]() -> Row {
+    cudaStreamCaptureStatus status;
+    return {median_ns(work, 500, [&] { work.launch(); }),
+            median_ns(work, 500, [&] { CHECK(cudaStreamIsCapturing(work.stream, &status)); }),
+            median_ns(work, 50, [&] { work.launch_graph(); })};
+  };
+  row();  // the first ones are slow
+  const Row before = row();
   begin(way);
-  row(&launch[1], &graph[1]);
+  const Row on = row();
   end(way, false);
-  row(&launch[2], &graph[2]);
-  std::printf("%-34s %7.0f %7.0f %7.0f   %7.0f %7.0f %7.0f\n", way.name, launch[0], launch[1],
-              launch[2], graph[0], graph[1], graph[2]);
+  const Row after = row();
+  std::printf("%-54s", way.name);
+  for (double Row::*column : {&Row::launch, &Row::other, &Row::graph})
+    std::printf("   %7.0f %7.0f %7.0f", before.*column, on.*column, after.*column);
+  std::printf("\n");
   std::fflush(stdout);
 }
 
 int stress(const Way& way, int sessions) {
   std::atomic<bool> enough{false};
+  std::atomic<int> ready{0};
   std::atomic<long> launches{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i)
     threads.emplace_back([&] {
       const Work work;
       unsigned long long made = 0;
+      ++ready;
       while (!enough) {
         for (int k = 0; k < 20; ++k) work.launch();
         work.launch_graph();
@@ -209,7 +262,7 @@ int stress(const Way& way, int sessions) {
       if (counted != made) check(1, "a kernel that was launched did not run: this");
       launches += static_cast<long>(made);
     });
-  usleep(100'000);
+  while (!way.early && ready < 6) usleep(1000);
   for (int i = 0; i < sessions; ++i) {
     begin(way);
     usleep(30'000);
@@ -233,10 +286,20 @@ int main(int count, char** arguments) {
     const Finalize finalize = way == "exit"    ? Finalize::kAtExitOfCall
                               : way == "after" ? Finalize::kAfterwards
                                                : Finalize::kNo;
-    return stress({arguments[3], true, kAll, finalize}, std::atoi(arguments[4]));
+    const Way stressed{.name = arguments[3],
+                       .calls = true,
+                       .kinds = kDefault,
+                       .finalize = finalize,
+                       .unforced = way == "unforced",
+                       .early = way == "early"};
+    free_at_once = way == "freed";
+    std::signal(SIGSEGV, on_crash);
+    return stress(stressed, std::atoi(arguments[4]));
   }
-  std::printf("%-34s %7s %7s %7s   %7s %7s %7s\n", "", "launch", "on", "after", "graph", "on",
-              "after");
+  std::printf("%-54s", "");
+  for (const char* column : {"launch", "other", "graph"})
+    std::printf("   %7s %7s %7s", column, "on", "after");
+  std::printf("\n");
   const Way ways[] = {
       {"subscription alone", false, {}},
       {"callbacks", true, {}},
@@ -244,9 +307,11 @@ int main(int count, char** arguments) {
       {"copies", false, {kCopies}},
       {"memsets", false, {kSets}},
       {"waits", false, {kWaits}},
-      {"callbacks, kernels, copies, memsets", true, {kKernels, kCopies, kSets}},
-      {"callbacks and all kinds", true, kAll},
-      {"the same, finalized", true, kAll, Finalize::kAtExitOfCall},
+      {"callbacks, kernels, copies, memsets", true, kDefault},
+      {"callbacks, kernels, copies, memsets, waits", true, kAll},
+      {"kernels of the context", false, {kKernels}, Finalize::kNo, true},
+      {"callbacks, kernels, copies, memsets, waits; finalized", true, kAll,
+       Finalize::kAtExitOfCall},
   };
   // CUPTI leaves something behind: each in a process of its own.
   for (const Way& way : ways) {
@@ -257,7 +322,7 @@ int main(int count, char** arguments) {
     } else {
       int status = 0;
       waitpid(child, &status, 0);
-      if (status != 0) std::printf("%-34s failed\n", way.name);
+      if (status != 0) std::printf("%-54s failed\n", way.name);
     }
   }
   return 0;

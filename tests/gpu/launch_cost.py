@@ -2,12 +2,13 @@
 """What a recording costs a training step of many launches on a real GPU, every way in one run.
 
     launch_cost.py --build DIR [--build DIR...] --folder DIR [--rounds N] [--seconds S] [--ways LIST]
+                   [--kinds LIST]
 
 Processes of launch_job.py: one that has never had libdynprof_cupti.so (bare; recorded without the GPU; recorded by
 probes), one for each build that has its library since `record --gpu on` loaded it (recorded; idle afterwards), one
 whose library writes a dump file from the start, without any probe or stack, and one for torch.profiler. Each round
-runs every way once, in a random order, S seconds of work each. The table: the time of a step beside bare in the same
-round, median and quartiles over the rounds.
+runs every way once, in a random order, S seconds of work each. The table: the time of a step, and the CPU time of the
+job in it, beside bare in the same round, median and quartiles over the rounds.
 """
 
 import argparse
@@ -25,11 +26,10 @@ sys.path[:0] = [str(ROOT / "tests" / "gpu")]
 from told_job import TRACED, WITHOUT, Job, Recording  # noqa: E402
 
 SAMPLING = "(?m)^Sampling "
-KINDS = ("gpu", "cpu")
 
 
 class Ways:
-    """Each is a function of the kind of step and how many steps, which returns how many seconds they took."""
+    """Each is a function of the kind of step and how many steps, which returns their time and CPU time."""
 
     def __init__(self, options):
         self.options, self.numbers = options, iter(range(10**6))
@@ -44,19 +44,19 @@ class Ways:
             "bare again": self.bare,
             "sampled only": lambda *work: self._recorded(0, self.plain, *work, "off", SAMPLING),
             "probes": lambda *work: self._recorded(0, self.plain, *work, "auto", WITHOUT),
-            "dump file": partial(self._seconds, self.dumping),
-            "torch.profiler": lambda *work: self._seconds(self.profiled, *work, "profiled"),
+            "dump file": partial(self._took, self.dumping),
+            "torch.profiler": lambda *work: self._took(self.profiled, *work, "profiled"),
         }
         for i, job in enumerate(self.loaded):
             which = f" {i}" if i else ""
             self.all[f"recorded{which}"] = partial(self._recorded, i, job, mode="on", sign=TRACED)
-            self.all[f"idle{which}"] = partial(self._seconds, job)
+            self.all[f"idle{which}"] = partial(self._took, job)
 
     def jobs(self):
         return [self.plain, self.profiled, self.dumping, *self.loaded]
 
     def bare(self, kind, steps):
-        return self._seconds(self.plain, kind, steps)
+        return self._took(self.plain, kind, steps)
 
     def load(self, kind):
         for i, job in enumerate(self.loaded):
@@ -69,13 +69,13 @@ class Ways:
     def _recorded(self, build, job, kind, steps, mode, sign):
         name = f"cost{next(self.numbers)}"
         recording = Recording(self.options.build[build], self.options.folder, job, name, mode, sign)
-        seconds = self._seconds(job, kind, steps)
+        took = self._took(job, kind, steps)
         recording.stop()
-        return seconds
+        return took
 
     @staticmethod
-    def _seconds(job, kind, steps, verb="work"):
-        return float(job.tell(f"{verb} {kind} {steps}")[0])
+    def _took(job, kind, steps, verb="work"):
+        return tuple(map(float, job.tell(f"{verb} {kind} {steps}")))
 
 
 def main():
@@ -85,6 +85,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--ways", help="of the table, with commas: default all")
+    parser.add_argument("--kinds", default="gpu,cpu", help="of the steps of launch_job.py, with commas")
     options = parser.parse_args()
     options.build = [build.resolve() for build in options.build]
     options.folder = options.folder.resolve()
@@ -93,9 +94,10 @@ def main():
     if options.ways:
         wanted = ["bare", *options.ways.split(",")]
     steps, launches = {}, {}
-    for kind in KINDS:
+    kinds = options.kinds.split(",")
+    for kind in kinds:
         ways.bare(kind, 20)
-        steps[kind] = max(20, round(options.seconds / (ways.bare(kind, 20) / 20)))
+        steps[kind] = max(20, round(options.seconds / (ways.bare(kind, 20)[0] / 20)))
         ways.load(kind)
         launches[kind] = int(ways.profiled.tell(f"launches {kind}")[0])
     times = defaultdict(list)
@@ -103,33 +105,37 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         for _ in range(options.rounds):
-            for kind in KINDS:
+            for kind in kinds:
                 for way in random.sample(wanted, len(wanted)):
                     times[kind, way].append(ways.all[way](kind, steps[kind]))
     finally:
-        show(times, wanted, steps, launches)
+        show(kinds, times, wanted, steps, launches)
     for job in ways.jobs():
         job.end()
     return 0
 
 
-def show(times, wanted, steps, launches):
-    for kind in KINDS:
+def show(kinds, times, wanted, steps, launches):
+    for kind in kinds:
         bare = times[kind, "bare"]
         if not bare:
             continue
-        step = statistics.median(bare) / steps[kind]
+        step = statistics.median(seconds for seconds, _ in bare) / steps[kind]
         print(f"{kind}: {launches[kind]} launches a step of {step * 1e6:.0f} us,"
               f" {launches[kind] / step:.0f} a second; {steps[kind]} steps, {len(bare)} rounds")  # fmt: skip
         for way in wanted[1:]:
             # In a run that was stopped the last round lacks some.
-            ratios = [100 * (mine / base - 1) for mine, base in zip(times[kind, way], bare, strict=False)]
-            if len(ratios) < 2:
+            pairs = list(zip(times[kind, way], bare, strict=False))
+            if len(pairs) < 2:
                 continue
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            more = statistics.median(times[kind, way]) / steps[kind] - step
-            print(f"  {way:14} {middle:+7.2f} %  ({low:+.2f} ... {high:+.2f}),"
-                  f" {more / launches[kind] * 1e6:+.2f} us a launch")  # fmt: skip
+            text = f"  {way:14}"
+            for which, name in enumerate(("time", "CPU")):
+                more = [mine[which] - base[which] for mine, base in pairs]
+                ratios = [100 * extra / base[which] for extra, (_, base) in zip(more, pairs, strict=True)]
+                low, middle, high = statistics.quantiles(ratios, n=4)
+                each = statistics.median(more) / steps[kind] / launches[kind]
+                text += f"  {name} {middle:+6.1f} % ({low:+.1f} ... {high:+.1f}), {each * 1e6:+5.2f} us a launch"
+            print(text)
 
 
 if __name__ == "__main__":

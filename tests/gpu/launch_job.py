@@ -1,7 +1,8 @@
 """Training steps of many launches on a real GPU.
 
     launch_job.py           waits for lines on stdin:
-        work KIND N         N steps; answers `done SECONDS`, the wall time until the GPU has done them
+        work KIND N         N steps; answers `done SECONDS CPU`: the wall time until the GPU has done them, and the
+                            CPU time of all threads
         profiled KIND N     under torch.profiler
         launches KIND       answers `done N`: kernels, copies and memsets of a step, by torch.profiler
         exit
@@ -43,13 +44,17 @@ def make(batch, width):
     return work
 
 
+def timed(work, steps):
+    began, cpu = time.perf_counter(), time.process_time()
+    work(steps)
+    return time.perf_counter() - began, time.process_time() - cpu
+
+
 def profiled(work, steps):
     activities = torch.profiler.ProfilerActivity
     with torch.profiler.profile(activities=[activities.CPU, activities.CUDA]) as profiler:
-        began = time.perf_counter()
-        work(steps)
-        seconds = time.perf_counter() - began
-    return profiler, seconds
+        took = timed(work, steps)
+    return profiler, took
 
 
 def main():
@@ -68,12 +73,10 @@ def main():
             print(f"done {len(on_gpu)}", flush=True)
             continue
         if verb == "profiled":
-            _, seconds = profiled(works[kind], int(steps))
+            _, took = profiled(works[kind], int(steps))
         else:
-            began = time.perf_counter()
-            works[kind](int(steps))
-            seconds = time.perf_counter() - began
-        print(f"done {seconds}", flush=True)
+            took = timed(works[kind], int(steps))
+        print("done", *took, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ torch.profiler: afterwards, when it must show the same as a round; while recorde
 own.
 """
 
-import argparse
 import sys
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ sys.path[:0] = [str(ROOT / "tests" / "compat"), str(ROOT / "tests" / "gpu")]
 import check_chrome_trace  # noqa: E402
 import check_kineto  # noqa: E402
 import compare  # noqa: E402
-from told_job import REFUSED, TRACED, WITHOUT, Job, Recording  # noqa: E402
+from told_job import REFUSED, TRACED, WITHOUT, Job, Recording, arguments, resolved, tell, verdict  # noqa: E402
 
 TRAIN = ROOT / "tests" / "gpu" / "train_job.py"
 STEPS_OF_A_ROUND = 20
@@ -114,7 +113,7 @@ def many_steps(options, job, round_counts):
     return differences(f"{options.steps} steps", counts(trace), wanted) + wrong
 
 
-def profiler_after(options, job):
+def profiler_after(options, job, _):
     job.work(options.folder / "theirs.json")
     theirs = check_chrome_trace.load(options.folder / "theirs.json")
     ours = check_chrome_trace.load(options.folder / "live0" / "trace.json.gz")
@@ -134,39 +133,46 @@ def profiler_during(options, job, round_counts):
     return differences("with torch.profiler", ours, wanted)
 
 
+def starts_work(trace):
+    """How many calls started a kernel, a copy or a memset."""
+    on_gpu = ("kernel", "gpu_memcpy", "gpu_memset")
+    return len({e["args"]["correlation"] for e in trace["traceEvents"] if e.get("cat") in on_gpu})
+
+
 def profiler_before(options, job):
+    """The library is refused, and probes record the launches."""
     job.work(options.folder / "before.json")
     recording = Recording(options.build, options.folder, job, "late", sign=f"{TRACED}|{REFUSED}|{WITHOUT}")
     job.work()
     recording.stop()
     print(f"  attaching where torch.profiler was used: {recording.said!r}")
-    work = counts(check_chrome_trace.load(recording.folder / "trace.json.gz"))
-    print(f"  then recorded: {kernels(work)} kernels")
+    trace = check_chrome_trace.load(recording.folder / "trace.json.gz")
+    wanted = starts_work(check_chrome_trace.load(options.folder / "live0" / "trace.json.gz"))
+    found = sum(e.get("cat") in ("cuda_runtime", "cuda_driver") and e["ph"] == "X" for e in trace["traceEvents"])
+    print(f"  then recorded: {kernels(counts(trace))} kernels, {found} launches by probes of {wanted}")
+    if recording.said != TRACED and found != wanted:
+        return [f"where torch.profiler was used: {found} launches by probes, not {wanted}"]
+    return []
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", type=Path, required=True)
-    parser.add_argument("--folder", type=Path, required=True)
+    parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--every", type=float, default=10.0)
     parser.add_argument("--steps", type=int, default=1000)
-    options = parser.parse_args()
-    options.build, options.folder = options.build.resolve(), options.folder.resolve()
+    options = resolved(parser)
     job, other = Job(TRAIN), Job(TRAIN)
     job.await_ready()
     other.await_ready()
     wrong, round_counts = live(options, job)
-    wrong += many_steps(options, job, round_counts)
-    wrong += profiler_after(options, job)
-    wrong += profiler_during(options, job, round_counts)
+    # Each at once, so that a run that is stopped has told what it found.
+    tell(wrong)
+    for check in (many_steps, profiler_after, profiler_during):
+        wrong += tell(check(options, job, round_counts))
     job.end()
-    profiler_before(options, other)
+    wrong += tell(profiler_before(options, other))
     other.end()
-    for text in wrong:
-        print(f"WRONG {text}")
-    print(f"{'FAILED' if wrong else 'passed'}: {len(wrong)} differences")
-    return 1 if wrong else 0
+    return verdict(wrong)
 
 
 if __name__ == "__main__":

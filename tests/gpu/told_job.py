@@ -1,25 +1,56 @@
 """A job on a GPU that works when it is told to, and recordings of it: for the checks beside this file."""
 
+import argparse
 import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 TRACED, REFUSED = "is traced", "another CUPTI client"
 WITHOUT = "without libdynprof_cupti.so"
+ANSWER_SECONDS = 150
+BUILD = Path(os.environ.get("DYNPROF_BUILD", Path(__file__).resolve().parent.parent.parent / "build"))
+
+
+def arguments(description):
+    """The parser of a check's arguments; resolved(parser) reads them."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--build", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    return parser
+
+
+def resolved(parser):
+    options = parser.parse_args()
+    options.build, options.folder = options.build.resolve(), options.folder.resolve()
+    return options
+
+
+def tell(wrong):
+    for text in wrong:
+        print(f"WRONG {text}")
+    return wrong
+
+
+def verdict(wrong):
+    """The last line of a check that has told what is wrong, and its exit status."""
+    print(f"{'FAILED' if wrong else 'passed'}: {len(wrong)} differences")
+    return 1 if wrong else 0
 
 
 class Job:
     """program: answers `ready` once it is, and each line on its standard input by `done ...`.
 
-    library: None, or libdynprof_cupti.so, which the CUDA driver then loads at the start."""
+    library: None, or libdynprof_cupti.so, which the CUDA driver then loads at the start. under: words of a command
+    that starts it."""
 
-    def __init__(self, program, library=None, environment=None):
+    def __init__(self, program, library=None, environment=None, under=()):
         self.process = subprocess.Popen(
-            [sys.executable, program],
+            [*under, sys.executable, program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -28,7 +59,7 @@ class Job:
         self.pid = self.process.pid
 
     def await_ready(self):
-        self._await_line("ready")
+        self.pid = int(self._await_line("ready").split()[1])
         return self
 
     def tell(self, line):
@@ -59,10 +90,21 @@ class Job:
         return Counter(path.read_text().strip() for path in Path(f"/proc/{self.pid}/task").glob("*/comm"))
 
     def _await_line(self, word):
-        for line in self.process.stdout:
-            if line.startswith(word):
-                return line
+        # A job that hangs ends the check, with what its threads were at.
+        watch = threading.Timer(ANSWER_SECONDS, self._give_up, (word,))
+        watch.start()
+        try:
+            for line in self.process.stdout:
+                if line.startswith(word):
+                    return line
+        finally:
+            watch.cancel()
         raise SystemExit(f"the job ended with {self.process.wait()}")
+
+    def _give_up(self, word):
+        print(f"process {self.pid} did not say {word!r} in {ANSWER_SECONDS} s", file=sys.stderr)
+        subprocess.run([BUILD / "dynprof-bpf", "dump", "--pid", str(self.pid)], stdout=sys.stderr, check=False)
+        self.process.kill()
 
 
 class Recording:
@@ -72,7 +114,7 @@ class Recording:
         self.folder, self.log = folder / name, folder / f"{name}.log"
         with open(self.log, "w") as errors:
             self.process = subprocess.Popen(
-                [build / "dynprof-bpf", "record", "--gpu", mode, "--pid", str(job.pid), "--no-svg",
+                [build / "dynprof-bpf", "record", "--gpu", mode, "--pid", str(job.pid),
                  "-o", self.folder, *options],
                 stderr=errors,
             )  # fmt: skip

@@ -75,7 +75,7 @@ def only(capabilities):
 def record(target, name, *options, rights=None, while_it_runs=None):
     out = Path("/tmp") / name
     target_options = [] if "--all" in options else ["-p", target.process.pid]
-    argv = [PROGRAM, "record", *target_options, "--no-svg", "-o", out, *options]
+    argv = [PROGRAM, "record", *target_options, "-o", out, *options]
     run = subprocess.Popen(
         [str(a) for a in argv], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         preexec_fn=only(rights) if rights else None,

@@ -8,6 +8,7 @@ main thread runs Python code a hundred times a second while it waits for a line.
 line is answered by `did n VERB`:
 
     init | launch N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
+    streams STEPS        with --torch: a compiled function that uses two streams
     subscribe | unsubscribe | log PATH | exit
     alone NAME           another CUPTI client of this name, which allows no other
     load PATH            maps a library
@@ -15,7 +16,9 @@ line is answered by `did n VERB`:
     fork N               a child launches N and exits; `bad N` comes first if it could not
 
 `train` runs two compiled functions, forward and backward, whose custom ops launch kernels named
-first_forward, first_backward, second_forward and second_backward: trace ids 0/0 and 1/0.
+first_forward, first_backward, second_forward and second_backward: trace ids 0/0 and 1/0. `streams` launches a kernel of
+2 ms on a stream of its own and then copies 4,096 bytes on the default stream, at each step; in the first one it is for
+20 ms in torch's phase of recording a CUDA graph.
 """
 
 import argparse
@@ -89,10 +92,13 @@ class Cuda:
             self.functions[name] = Function(name.encode(), 5000)
         return self.functions[name]
 
-    def launch(self, name):
+    def launch(self, name, stream=None):
         self.runtime.cudaLaunchKernel(
-            ctypes.addressof(self.function(name)), Dim3(8, 1, 1), Dim3(256, 1, 1), None, 0, None
+            ctypes.addressof(self.function(name)), Dim3(8, 1, 1), Dim3(256, 1, 1), None, 0, stream
         )
+
+    def copy(self, kind):
+        self.runtime.cudaMemcpyAsync(None, None, ctypes.c_size_t(4096), kind, None)
 
 
 def launch_outer(cuda, count):
@@ -194,6 +200,41 @@ def make_training(cuda):
     return train
 
 
+def make_use_of_streams(cuda):
+    import torch
+    from torch._dynamo.utils import dynamo_timed
+
+    stream = ctypes.c_void_p()
+    cuda.driver.cuStreamCreate(ctypes.byref(stream), 0)
+    cuda.functions["long"] = Function(b"long", 2_000_000)
+
+    recorded = []
+
+    @torch.library.custom_op("fake_gpu::two_streams", mutates_args=())
+    def two_streams_op(x: torch.Tensor) -> torch.Tensor:
+        if not recorded:
+            recorded.append(True)
+            with dynamo_timed("CUDAGraphNode.record"):
+                time.sleep(0.02)
+        cuda.launch("long", stream)
+        cuda.copy(1)
+        return x * 2
+
+    two_streams_op.register_fake(torch.empty_like)
+
+    @torch.compile(backend="aot_eager")
+    def two_streams(x):
+        return two_streams_op(x.tan())
+
+    def use_streams(steps):
+        x = torch.ones(16)
+        for _ in range(steps):
+            two_streams(x)
+            cuda.driver.cuStreamSynchronize(stream)
+
+    return use_streams
+
+
 def lines(polls):
     """Those of stdin, one at a time."""
     while True:
@@ -248,7 +289,7 @@ def main():
                 cuda.runtime.cudaGraphLaunch(ctypes.byref(graph), None)
         elif verb == "copy":
             for i in range(int(words[0])):
-                cuda.runtime.cudaMemcpyAsync(None, None, ctypes.c_size_t(4096), 1 + i % 3, None)
+                cuda.copy(1 + i % 3)
         elif verb == "subscribe":
             cuda.subscribe()
         elif verb == "alone":
@@ -261,6 +302,8 @@ def main():
             cuda.runtime.cudaDeviceSynchronize()
         elif verb == "train":
             train(int(words[0]))
+        elif verb == "streams":
+            make_use_of_streams(cuda)(int(words[0]))
         elif verb == "log":
             cuda.driver.fake_cuda_write_log(words[0].encode())
         print(f"did {number} {verb}", flush=True)

@@ -8,6 +8,7 @@ A role is a child, an executable of its own unless it is a fork. Each launches k
   forked         the first rank has a fork, which is a DataLoader's worker and maps CUDA as its parent does
   data           a spawned DataLoader's worker: named as torch names it
   compile        a compile worker: its command line is one of torch's
+  autotune       the process that times candidates of kernels, by its command line too
 With --cuda the launcher itself uses CUDA, and has imported torch.
 Prints `child ROLE PID` for each, then `ready`. Ends when stdin is closed, and its children with it.
 """
@@ -21,6 +22,11 @@ import tempfile
 import time
 from pathlib import Path
 
+# What torch runs for them, beneath where it is installed.
+SCRIPTS = {
+    "compile": "torch/_inductor/compile_worker/__main__.py",
+    "autotune": "torch/_inductor/__autotune_main__.py",
+}
 PR_SET_NAME, PR_SET_PDEATHSIG, SIGKILL = 15, 1, 9
 
 
@@ -56,9 +62,9 @@ def work(fakes, role, torch):
 
 def start(fakes, role, rank, torch, folder):
     script, arguments = Path(__file__).resolve(), []
-    if role == "compile":
-        script = folder / "torch/_inductor/compile_worker/__main__.py"
-        script.parent.mkdir(parents=True)
+    if role in SCRIPTS:
+        script = folder / SCRIPTS[role]
+        script.parent.mkdir(parents=True, exist_ok=True)
         for name in (Path(__file__).name, "gpu_job.py"):
             shutil.copy(Path(__file__).resolve().parent / name, script.parent / name)
         shutil.copy(Path(__file__).resolve(), script)
@@ -85,7 +91,7 @@ def main():
         make_training(cuda)(1)
     with tempfile.TemporaryDirectory() as folder:
         for role in (word for word in sys.argv[2:] if not word.startswith("--")):
-            rank = None if role in ("data", "compile") else ranks
+            rank = None if role in ("data", *SCRIPTS) else ranks
             ranks += rank is not None
             if role == "late":
                 late.append(rank)

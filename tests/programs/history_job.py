@@ -3,8 +3,8 @@
     history_job.py OUT.json
 
 Every way to end up in torch's records: training through Inductor, recompiles, graph breaks with and
-without a restart, a backend that fails, a recompile limit, strict export, compiled autograd, and a
-torch._dynamo.reset() after which ids begin again. Prints `ready` when OUT.json is there:
+without a restart, a backend that fails, one that makes no CUDA graph, a recompile limit, strict export,
+compiled autograd, and a torch._dynamo.reset() after which ids begin again. Prints `ready` when OUT.json is there:
 
     {"metrics": rows of _compilation_metrics, "times": compilation_time_metrics,
      "times_str", "times_csv": compile_times(), "counters", "frames": FRAME_COUNTER,
@@ -20,6 +20,7 @@ import torch
 import torch._dynamo.utils as utils
 from torch._dynamo import convert_frame, output_graph
 from torch._guards import CompileContext
+from torch._inductor.cudagraph_utils import log_cudagraph_skip_and_bump_counter
 
 BREAK_IDS = []
 note_break = output_graph.GraphCompileReason.__post_init__
@@ -93,6 +94,16 @@ def fails(x):
     return x.sin()
 
 
+def backend_without_cuda_graphs(graph, inputs):
+    log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to mutated inputs")  # as Inductor does on a GPU
+    return graph.forward
+
+
+@torch.compile(backend=backend_without_cuda_graphs)
+def mutates(x):
+    return x.add_(1)
+
+
 @eager
 def limited(x, kind):
     return x + (1 if kind is None else 2)
@@ -113,6 +124,7 @@ def run():
     w = torch.ones(4, 4, requires_grad=True)
     train(torch.ones(2, 4), w).backward()
     infer(torch.ones(5))
+    mutates(torch.ones(7))
     breaks(torch.ones(5, 5))
     for module in (Jumps(), JumpsToo()):
         torch.compile(module, backend="aot_eager")(torch.ones(3))

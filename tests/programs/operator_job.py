@@ -1,9 +1,9 @@
 """Eager operators, a compiled region and an autograd backward, on one thread:
 operator_job.py RESULT [--profile] [--steps N] [--backend NAME].
 
-Without --profile it waits for a line, works for --seconds, and ends at another line. With it, torch.profiler records
-N steps of the same work, and RESULT is its table of operators: the number of calls, and the median and the mean of
-their self time.
+Without --profile it waits for a line, works for --seconds, and ends at another line; torch.profiler records N of its
+steps, some every now and then. With it there are N steps of the same work, and torch.profiler records all of them.
+RESULT is its table of operators: the number of calls, and the median and the mean of their self time.
 """
 
 import argparse
@@ -13,6 +13,8 @@ import statistics
 import time
 
 import torch
+
+WINDOWS = 10
 
 
 def make_step(backend):
@@ -50,6 +52,25 @@ def make_step(backend):
     return step
 
 
+def profile(step, steps):
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        for _ in range(steps):
+            step()
+    return profiler
+
+
+def work(step, seconds, steps):
+    """Steps for so long; the profilers of WINDOWS times so many of them, at equal distances."""
+    began = time.monotonic()
+    profilers = []
+    while (passed := time.monotonic() - began) < seconds:
+        if passed >= len(profilers) * seconds / WINDOWS:
+            profilers.append(profile(step, steps))
+        else:
+            step()
+    return profilers
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("result")
@@ -63,23 +84,17 @@ def main():
     for _ in range(3):
         step()
     print("ready", flush=True)
-    if not arguments.profile:
+    if arguments.profile:
+        profilers = [profile(step, arguments.steps)]
+    else:
         input()
-        end = time.monotonic() + arguments.seconds
-        steps = 0
-        while time.monotonic() < end:
-            step()
-            steps += 1
-        print(f"done {steps}", flush=True)
+        profilers = work(step, arguments.seconds, arguments.steps // WINDOWS)
+        print("done", flush=True)
         input()
-        return
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities) as profiler:
-        for _ in range(arguments.steps):
-            step()
     times = collections.defaultdict(list)
-    for event in profiler.events():
-        times[event.name].append(event.self_cpu_time_total)
+    for profiler in profilers:
+        for event in profiler.events():
+            times[event.name].append(event.self_cpu_time_total)
     # The profiler's times go on while another program has the CPU: the median does not show it, the mean does.
     rows = {
         name: {"count": len(all), "self_us": statistics.median(all), "mean_us": statistics.fmean(all)}

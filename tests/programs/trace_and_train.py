@@ -1,7 +1,8 @@
-"""Compiles until it is asked to stop, without a backend, so that it traces nearly all the time; then trains.
+"""Compiles until it is asked to stop: with a backend that does nothing, so that it traces nearly all the time, or with
+one that lowers the graph of one compile again and again; or trains.
 
-Prints `ready <pid>`. Each line on stdin is what to do until the next one: `trace`, `train` or `end`; it
-prints the word when it has begun.
+Prints `ready <pid>`. Each line on stdin is what to do until the next one: `trace`, `lower`, `train` or `end`; it
+prints the word when it has begun, for `lower` when the backend has.
 """
 
 import os
@@ -10,6 +11,8 @@ import threading
 
 import torch
 import torch._dynamo
+import torch._inductor.compile_fx
+import torch._inductor.config
 
 torch.manual_seed(0)
 MODEL = torch.nn.Sequential(*[torch.nn.Linear(8, 8) for _ in range(24)])
@@ -29,6 +32,19 @@ def trace():
     torch.compile(MODEL, backend="eager")(DATA)
 
 
+def lower_again_and_again(graph, inputs):
+    print("lower", flush=True)
+    while WORD[0] == "lower":
+        done = torch._inductor.compile_fx.compile_fx(graph, inputs)
+    return done
+
+
+def lower():
+    torch._dynamo.reset()
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        torch.compile(MODEL, backend=lower_again_and_again)(DATA)
+
+
 def train():
     TRAINED(DATA).sum().backward()
 
@@ -44,8 +60,8 @@ while WORD[0] != "end":
         continue
     if word == "train" and said != word:
         train()  # after a reset it is compiled again
-    (trace if word == "trace" else train)()
-    if word != said:
+    {"trace": trace, "lower": lower, "train": train}[word]()
+    if word not in (said, "lower"):
         print(word, flush=True)
-        said = word
+    said = word
 print("end", flush=True)

@@ -47,7 +47,7 @@ def record_compile_job(folder, python, *arguments):
     stolen = stolen_seconds()
     try:
         out = folder / "out"
-        run = dynprof.start("--pid", target.pid, "-F", 999, "-o", out)
+        run = dynprof.start("--pid", target.pid, "-F", 999, "--svg", "-o", out)
         samples.wait_until_sampling(run)
         target.send("go")
         target.wait_for("^done", timeout=600)

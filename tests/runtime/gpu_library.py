@@ -110,7 +110,8 @@ class Truth:
         return {c for c, (domain, cbid, _) in self.calls.items() if cbid in (211, 307, 652)}
 
 
-def read_truth(path):
+def read_truth(path, waits=False):
+    """waits: those of the GPU's side too, which the library is not told unless DYNPROF_GPU_WAITS is set."""
     truth = Truth()
     for line in Path(path).read_text().splitlines():
         what, *values = line.split(" ")
@@ -121,7 +122,8 @@ def read_truth(path):
             names = "kind correlation stream start end graph graph_node name".split()
             row = Row(names, [*map(int, values[:7]), values[7]])
             row.kind = KIND_OF_ACTIVITY[row.kind]
-            truth.work.append(row)
+            if waits or row.kind != SYNC:
+                truth.work.append(row)
     return truth
 
 
@@ -378,11 +380,11 @@ def dumping(start, tmp_path):
     return begin
 
 
-def finish(target):
+def finish(target, waits=False):
     """Detaches; what was handed over, and what really happened."""
     target.detach()
     target.do(f"log {target.log_path}")
-    return read_dump(target.dump_path), read_truth(target.log_path)
+    return read_dump(target.dump_path), read_truth(target.log_path, waits)
 
 
 def assert_same(dump, truth):

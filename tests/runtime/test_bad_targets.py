@@ -65,7 +65,7 @@ def record(require_root_bpf, tmp_path_factory):
         )
         targets.append(target)
         out = folder / f"{interpreter}-{scenario}-{layout}"
-        run = runner.start("--pid", target.pid, "-F", HERTZ, "--no-svg", "-o", out)
+        run = runner.start("--pid", target.pid, "-F", HERTZ, "-o", out)
         samples.wait_until_sampling(run)
         target.send("go")
         truth = json.loads(target.wait_for("^done (.*)", timeout=120).group(1))

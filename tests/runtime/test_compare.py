@@ -35,7 +35,7 @@ def record(folder, share, seconds):
     target = support.spawn([sys.executable, "-c", TARGET, str(share)])
     dynprof = support.Dynprof(folder.parent)
     try:
-        result = dynprof.run("--pid", target.pid, "-F", "499", "-d", seconds, "--no-svg", "-o", folder)
+        result = dynprof.run("--pid", target.pid, "-F", "499", "-d", seconds, "-o", folder)
         assert result.rc == 0, result
     finally:
         dynprof.close()

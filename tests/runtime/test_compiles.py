@@ -145,6 +145,7 @@ def test_rows_have_the_schema_of_the_ledger(history):
         assert row["start_ns"] / 1e9 == pytest.approx(begin, abs=0.05)
         assert row["recompile_reason"] == metrics["recompile_reason"]
         assert row["restart_reasons"] == (metrics["restart_reasons"] or [])
+        assert row["cudagraph_skip_reason"] == metrics["cudagraph_skip_reason"]
         if metrics["fail_type"]:
             assert row["failed"] == f"{metrics['fail_type']}: {metrics['fail_reason']}"
         else:
@@ -196,6 +197,8 @@ def test_recompiles_failures_and_restarts(history):
     failed = rows(history, "fails")[0]
     assert failed["failed"].startswith("BackendCompilerFailed: backend='failing_backend'")
     assert failed["attempt"] is None
+    assert rows(history, "mutates")[0]["cudagraph_skip_reason"] == "skipping cudagraphs due to mutated inputs"
+    assert any(line.strip() == "no CUDA graph: skipping cudagraphs due to mutated inputs" for line in history.table)
     assert rows(history, "breaks")[0]["attempt"] == 1 and rows(history, "train")[0]["attempt"] == 0
 
 
@@ -240,7 +243,7 @@ def test_the_table(cold):
             label = f"{row['kind']} {label}"
         assert re.search(rf"^  {re.escape(label)} .* {row['wall_s']:.2f} ", text, re.M), label
     assert "recompiled: 0/0: tensor 'x' rank mismatch" in text
-    assert "graph break at helper history_job.py:82" in text
+    assert "graph break at helper history_job.py:83" in text
     assert "failed: BackendCompilerFailed: backend='failing_backend' raised: RuntimeError: no" in text
 
 

@@ -12,6 +12,8 @@ import struct
 import subprocess
 from pathlib import Path
 
+import pytest
+
 import gpu_library as gpu
 import support
 from gpu_library import CUDA, assert_nothing_lost, assert_same, dumping, finish, start, unavailable
@@ -126,15 +128,17 @@ def test_preloaded_into_a_program_without_cuda_it_is_silent():
 # ---- what is handed over -------------------------------------------------------------------------
 
 
-def test_every_call_and_all_work_is_handed_over(dumping):
-    target = dumping()
+@pytest.mark.parametrize("waits", [0, 1])
+def test_every_call_and_all_work_is_handed_over(dumping, waits):
+    target = dumping(env={"DYNPROF_GPU_WAITS": waits})
     target.attach()
     for line in ("launch 50", "driver 30", "copy 30", "peer 5", "set 7", "graph 4 3", "names 40"):
         target.do(line)
     target.do("storm 4 3000 0")
     target.do("sync")
-    dump, truth = finish(target)
+    dump, truth = finish(target, waits)
     assert_same(dump, truth)
+    assert bool(dump.of_kind(gpu.SYNC)) == waits
     status = dump.statuses[-1]
     assert_nothing_lost(status)
     assert status.calls == len(truth.calls)
@@ -144,7 +148,7 @@ def test_every_call_and_all_work_is_handed_over(dumping):
 
 
 def test_fields_of_the_records(dumping):
-    target = dumping(env={"FAKE_GPU_KERNEL_NS": 4321})
+    target = dumping(env={"FAKE_GPU_KERNEL_NS": 4321, "DYNPROF_GPU_WAITS": 1})
     target.attach()
     for line in ("launch 1", "copy 3", "peer 1", "set 1", "graph 1 2", "sync"):
         target.do(line)
@@ -182,6 +186,7 @@ def test_fields_of_the_records(dumping):
     assert struct.unpack_from("<Q11I", device.rest)[:9] == (
         8 << 30, 9, 0, 1024, 2048, 65536, 65536, 32, 132
     )  # fmt: skip
+    assert device.rest[52:68] == bytes(range(1, 17))  # its UUID
 
 
 def test_nothing_is_lost_at_fifty_thousand_launches_a_second(dumping):
@@ -306,5 +311,5 @@ def test_a_descriptor_that_became_another_file_is_not_written_to(dumping):
     target.do("launch 100")
     target.do("sync")
     status = target.detach()
-    assert status.dropped_dump == status.records == 203
+    assert status.dropped_dump == status.records == 202
     assert target.exit() == ""

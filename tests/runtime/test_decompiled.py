@@ -20,7 +20,7 @@ def job(require_root_bpf, venv_python, tmp_path_factory):
     target = support.spawn([venv_python, JOB], timeout=180)
     dynprof = support.Dynprof(folder)
     try:
-        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, "--no-svg", "--decompiler",
+        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, "--decompiler",
                                       venv_python, hertz=99)
         target.send("go")
         target.wait_for("^done", timeout=180)

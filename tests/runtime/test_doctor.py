@@ -99,7 +99,7 @@ def test_torch_and_a_second_dynprof(dynprof, spawn, tmp_path):
     _, checks = examine(dynprof, "-p", target.pid)
     assert "torch 2.13.0+fake" in checks["torch"]["finding"]
     assert checks["other-dynprof"]["finding"] == "no other dynprof-bpf records this process"
-    other = dynprof.start("record", "-p", target.pid, "--no-svg", "-o", tmp_path / "out")
+    other = dynprof.start("record", "-p", target.pid, "-o", tmp_path / "out")
     other.wait_for_err("^Sampling process")
     _, checks = examine(dynprof, "-p", target.pid)
     assert str(other.pid) in checks["other-dynprof"]["finding"]

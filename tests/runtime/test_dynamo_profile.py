@@ -50,7 +50,7 @@ def record(folder, python):
     target = support.spawn([python, JOB, folder / "truth.json"], timeout=180)
     dynprof = support.Dynprof(folder)
     try:
-        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, "--no-svg", hertz=99)
+        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, hertz=99)
         target.send("go")
         target.wait_for("^done", timeout=300)
         done = run.wait()

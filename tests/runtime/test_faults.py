@@ -108,7 +108,7 @@ def test_what_a_recording_uses_is_seen(lab):
     target, snapshot = lab.standing_target()
     target.tell("go")
     running = lab.start(
-        "record", "-p", target.pid, "-d", "30s", "--no-svg", "-o", lab.folder / "seen"
+        "record", "-p", target.pid, "-d", "30s", "-o", lab.folder / "seen"
     )
     try:
         specials.sampling(running)

@@ -36,7 +36,7 @@ class Job:
         dynprof = support.Dynprof(folder)
         try:
             run = samples.start_recording(
-                dynprof, folder / "out", "-p", self.target.pid, "--no-svg", "--decompiler", python,
+                dynprof, folder / "out", "-p", self.target.pid, "--decompiler", python,
                 hertz=99)
             self.target.send("go")
             self.target.wait_for("^done", timeout=300)
@@ -343,7 +343,7 @@ def test_without_a_decompiler_the_listing_is_shown(
     target = support.spawn([venv_python, JOB, "eager"], timeout=180)
     dynprof = support.Dynprof(tmp_path)
     try:
-        run = samples.start_recording(dynprof, tmp_path / "out", "-p", target.pid, "--no-svg",
+        run = samples.start_recording(dynprof, tmp_path / "out", "-p", target.pid,
                                       "--decompiler", fake, hertz=99)
         target.send("go")
         target.wait_for("^done", timeout=180)

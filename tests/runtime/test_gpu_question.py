@@ -73,7 +73,7 @@ def has_library(pid):
                                             ("yy\n", False)])  # fmt: skip
 def test_it_is_loaded_after_a_yes_alone(spawn, tmp_path, venv_python, answer, loaded):
     job = start_job(spawn, venv_python, "--polls", library=False)
-    run = OnTerminal("--pid", job.pid, "--no-svg", "-o", tmp_path / "out")
+    run = OnTerminal("--pid", job.pid, "-o", tmp_path / "out")
     try:
         run.wait_for(QUESTION)
         assert not has_library(job.pid)
@@ -86,7 +86,7 @@ def test_it_is_loaded_after_a_yes_alone(spawn, tmp_path, venv_python, answer, lo
 
 def test_no_answer_is_a_no(spawn, tmp_path, venv_python):
     job = start_job(spawn, venv_python, "--polls", library=False)
-    run = OnTerminal("--pid", job.pid, "--no-svg", "-o", tmp_path / "out")
+    run = OnTerminal("--pid", job.pid, "-o", tmp_path / "out")
     try:
         run.wait_for(QUESTION)
         began = time.monotonic()
@@ -99,7 +99,7 @@ def test_no_answer_is_a_no(spawn, tmp_path, venv_python):
 @pytest.mark.parametrize("arguments", [["--gpu", "off"], ["--passive"], ["-q"]])
 def test_nothing_is_asked(spawn, tmp_path, venv_python, arguments):
     job = start_job(spawn, venv_python, "--polls", library=False)
-    run = OnTerminal("--pid", job.pid, "--no-svg", "-d", "1", *arguments, "-o", tmp_path / "out")
+    run = OnTerminal("--pid", job.pid, "-d", "1", *arguments, "-o", tmp_path / "out")
     try:
         assert QUESTION not in run.rest()
         assert not has_library(job.pid)
@@ -109,7 +109,7 @@ def test_nothing_is_asked(spawn, tmp_path, venv_python, arguments):
 
 def test_a_job_without_cuda_is_not_asked_about(spawn, tmp_path, venv_python):
     job = start_job(spawn, venv_python, "--polls", "--late", library=False)
-    run = OnTerminal("--pid", job.pid, "--no-svg", "-o", tmp_path / "out")
+    run = OnTerminal("--pid", job.pid, "-o", tmp_path / "out")
     try:
         run.wait_for("Sampling ")
         assert QUESTION not in run.text

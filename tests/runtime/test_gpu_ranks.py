@@ -35,7 +35,7 @@ def has_library(pid):
 
 def record(dynprof, directory, job, *arguments):
     return samples.start_recording(
-        dynprof, directory, "--pid", job.pid, "--gpu", "on", "--no-svg", *arguments, hertz=99
+        dynprof, directory, "--pid", job.pid, "--gpu", "on", *arguments, hertz=99
     )
 
 
@@ -44,19 +44,33 @@ def await_traced(run, pids):
         run.wait_for_err(rf"GPU work of process {pid} is traced", timeout=60)
 
 
+def voluntary_switches(pid):
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"(?m)^voluntary_ctxt_switches:\s+(\d+)", status)[1])
+
+
+def await_launches(pids):
+    """Each of them launches a kernel, sleeps, and launches the next one."""
+    before = {pid: voluntary_switches(pid) for pid in pids}
+    deadline = time.monotonic() + 60
+    while any(voluntary_switches(pid) < before[pid] + 5 for pid in pids):
+        assert time.monotonic() < deadline, before
+        time.sleep(0.02)
+
+
 def kernels(directory, pid):
     dump = GpuDump(directory)
     return {item.name for item in dump.work if item.pid == pid}
 
 
 def test_ranks_have_it_and_workers_never(dynprof, spawn, tmp_path, venv_python):
-    job = Launcher(spawn, venv_python, "forked", "rank", "data", "compile")
+    job = Launcher(spawn, venv_python, "forked", "rank", "data", "compile", "autotune")
     ranks = job.children("rank")
-    others = [job.pid, *(pid for role in ("forked", "data", "compile") for pid in job.children(role))]
-    assert len(ranks) == 2 and len(others) == 4
+    others = [job.pid, *(pid for role in ("forked", "data", "compile", "autotune") for pid in job.children(role))]
+    assert len(ranks) == 2 and len(others) == 5
     run = record(dynprof, tmp_path / "out", job)
     await_traced(run, ranks)
-    time.sleep(1)
+    await_launches(ranks)
     done = stop(run)
     for rank, pid in enumerate(ranks):
         assert f"libdynprof_cupti.so was loaded into process {pid} (rank {rank})" in done.err, done
@@ -64,6 +78,9 @@ def test_ranks_have_it_and_workers_never(dynprof, spawn, tmp_path, venv_python):
         assert kernels(tmp_path / "out", pid) == {f"_Z5rank{rank}Pf"}
     assert done.err.count("was loaded into") == 2 and "not loaded" not in done.err, done
     assert not any(has_library(pid) for pid in others)
+    # Until the library is off it tells of calls that no probe sees any more: they are after the end.
+    calls = GpuDump(tmp_path / "out").calls
+    assert calls and all(call.announced and call.stack for call in calls)
 
 
 def test_only_the_ranks_that_were_asked_for(dynprof, spawn, tmp_path, venv_python):
@@ -71,6 +88,7 @@ def test_only_the_ranks_that_were_asked_for(dynprof, spawn, tmp_path, venv_pytho
     ranks = job.children("rank")
     run = record(dynprof, tmp_path / "out", job, "--gpu-ranks", "0,2-3")
     await_traced(run, [ranks[0], ranks[2], ranks[3]])
+    await_launches(ranks)
     done = stop(run)
     assert [has_library(pid) for pid in ranks] == [True, False, True, True]
     # Its launches are recorded all the same.
@@ -91,7 +109,7 @@ def test_a_rank_that_starts_later(dynprof, spawn, tmp_path, venv_python):
     late = job.children("rank")[1]
     run.wait_for_err(rf"was loaded into process {late} \(rank 1\)", timeout=60)
     await_traced(run, [late])
-    time.sleep(0.5)
+    await_launches([late])
     stop(run)
     assert "_Z5rank1Pf" in kernels(tmp_path / "out", late)
 
@@ -107,7 +125,7 @@ def test_a_child_of_a_target_that_has_the_library(dynprof, spawn, tmp_path, venv
     job.running.send("late")
     (child,) = [int(job.running.wait_for(r"^child rank (\d+)$", timeout=30)[1])]
     await_traced(run, [child])
-    time.sleep(0.5)
+    await_launches([child])
     done = stop(run)
     assert "is not recorded" not in done.err, done
     assert kernels(tmp_path / "out", child) == {"_Z5rank0Pf"}
@@ -116,7 +134,7 @@ def test_a_child_of_a_target_that_has_the_library(dynprof, spawn, tmp_path, venv
 def test_a_command_that_starts_ranks(dynprof, tmp_path, venv_python):
     command = f"sleep 8 | {venv_python} {JOB} {gpu.FAKES} rank rank"
     done = dynprof.run(
-        "record", "--gpu", "on", "--no-svg", "-o", tmp_path / "out", "--", "sh", "-c", command
+        "record", "--gpu", "on", "-o", tmp_path / "out", "--", "sh", "-c", command
     )
     assert done.err.count("was loaded into process") == 2, done
     names = {item.name for item in GpuDump(tmp_path / "out").work}
@@ -128,7 +146,7 @@ def test_one_trace_of_all_ranks_and_one_of_each(dynprof, spawn, tmp_path, venv_p
     ranks = job.children("rank")
     run = record(dynprof, tmp_path / "out", job)
     await_traced(run, ranks)
-    time.sleep(1)
+    await_launches(ranks)
     stop(run)
     export = dynprof.run(
         "export", "-f", "chrome", "--split", "rank", "-o", tmp_path / "split", tmp_path / "out"
@@ -139,6 +157,8 @@ def test_one_trace_of_all_ranks_and_one_of_each(dynprof, spawn, tmp_path, venv_p
     merged = kernels_of_trace(tmp_path / "out" / "trace.json.gz")
     apart = [kernels_of_trace(tmp_path / "split" / name) for name in names]
     assert merged == {"rank0(float*)", "rank1(float*)"}
+    report = " ".join((tmp_path / "out" / "report.txt").read_text().split())
+    assert " of 1 GPU shared by 2 processes" in report
     assert apart == [{"rank0(float*)"}, {"rank1(float*)"}]
 
 

@@ -6,16 +6,21 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import pytest
 
-import gpu_library as gpu
-import json_schema
-import samples
-import support
-from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "faults"))
+
+import gpu_library as gpu  # noqa: E402
+import json_schema  # noqa: E402
+import leftovers  # noqa: E402
+import samples  # noqa: E402
+import support  # noqa: E402
+from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell  # noqa: E402
 
 pytestmark = pytest.mark.root_bpf
 
@@ -130,6 +135,28 @@ def test_launches_carry_the_trace_id_of_the_region_that_made_them(
     } == {identity: (STEPS,) * 3 for identity in expected.values()}
 
 
+def test_copies_and_streams_of_a_region(dynprof, spawn, tmp_path, venv_python):
+    job = start_job(spawn, venv_python, "--torch")
+    run = record(dynprof, tmp_path / "out", job)
+    tell(job, f"streams {STEPS}")
+    stop(run)
+    document = json.loads((tmp_path / "out" / "compiles.json").read_text())
+    assert json_schema.compiles_problems(document) == []
+    (region,) = document["gpu"]["regions"]
+    assert region["work"] == 2 * STEPS and region["memsets"]["count"] == 0
+    assert region["copies"]["count"] == STEPS and region["copies"]["bytes"] == 4096 * STEPS
+    assert region["graphs_recorded"] == 1 and 0.02 <= region["graph_record_s"] < 1
+    default, own = sorted(region["streams"], key=lambda stream: stream["id"])
+    assert default["id"] == 7 and default["busy_s"] == region["copies"]["total_s"]
+    assert own["busy_s"] >= STEPS * 0.002
+    # A thread that gets no CPU may copy after the kernel's end.
+    assert 0 < region["overlap_s"] <= default["busy_s"]
+    verdict = region["verdict"]
+    assert verdict["busy_s"] >= STEPS * 0.002 and verdict["bound"] in ("cpu", "gpu", "other")
+    report = " ".join((tmp_path / "out" / "report.txt").read_text().replace("\n#", " ").split())
+    assert f"; {STEPS} copies (48.0 KiB, " in report and "; 2 streams, two or more of " in report
+
+
 def test_attaching_again_and_again(dynprof, spawn, tmp_path, venv_python):
     job = start_job(spawn, venv_python)
     inside = gpu.Inside(job.pid)
@@ -206,18 +233,59 @@ def test_cuda_that_comes_later_is_found(dynprof, spawn, tmp_path, venv_python):
     assert len(dump.calls) == len(dump.work) == 7
 
 
-def test_a_busy_cupti_is_reported_once_and_tried_again(dynprof, spawn, tmp_path, venv_python):
+def driver_is_probed(pid):
+    return any("libcuda.so" in path for path, _ in leftovers.changed_code(pid))
+
+
+def test_while_cupti_is_busy_launches_are_recorded_by_probes(dynprof, spawn, tmp_path, venv_python):
     job = start_job(spawn, venv_python)
     tell(job, "subscribe")
     run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
-    run.wait_for_err(r"another CUPTI client is active \(39\): Nsight, cuda-gdb or another profiler")
+    run.wait_for_err(
+        r"another CUPTI client is active \(39\): Nsight, cuda-gdb or another profiler.*"
+        "; meanwhile its launches are recorded by probes"
+    )
     tell(job, "launch 5")
+    tell(job, "threads 2 10")
+    assert driver_is_probed(job.pid)
     tell(job, "unsubscribe")
     run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
+    deadline = time.monotonic() + 10
+    while driver_is_probed(job.pid):  # another process closes them, while the recording goes on
+        assert time.monotonic() < deadline, "the probes are still there"
+        time.sleep(0.05)
     tell(job, "launch 5")
     done = stop(run)
     assert done.err.count("another CUPTI client") == 1, done
-    assert len(GpuDump(tmp_path / "out").calls) == 5
+    dump = GpuDump(tmp_path / "out")
+    assert Counter((call.name, call.bare, call.works) for call in dump.calls) == {
+        ("cuLaunchKernel", 1, 0): 25,
+        ("cudaLaunchKernel", 0, 1): 5,
+    }
+    assert all(dump.functions(call)[-3:] == ["launch_outer", "launch_inner", "launch"]
+               for call in dump.calls if call.tid == job.pid)
+    assert dump.lost() == {}
+
+
+def test_calls_are_seen_once_while_cupti_becomes_free(dynprof, spawn, tmp_path, venv_python):
+    """Probes and the library both see calls for a moment."""
+    job = start_job(spawn, venv_python)
+    tell(job, "subscribe")
+    run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
+    run.wait_for_err("meanwhile its launches are recorded by probes")
+    tell(job, "launch 200")
+    tell(job, "unsubscribe")
+    launches = 200
+    while "is traced (CUPTI" not in run.err:
+        tell(job, "launch 200")
+        launches += 200
+    tell(job, "launch 200")
+    stop(run)
+    calls = GpuDump(tmp_path / "out").calls
+    by_probe = sum(call.bare for call in calls)
+    assert 200 <= by_probe <= launches
+    # The one that is under way when the library begins can be seen by both.
+    assert len(calls) - (launches + 200) in (0, 1)
 
 
 def test_the_library_is_asked_for_in_a_job_without_cuda(dynprof, spawn, tmp_path, venv_python):

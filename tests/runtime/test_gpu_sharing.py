@@ -12,7 +12,7 @@ pytestmark = pytest.mark.root_bpf
 
 
 def begin(dynprof, directory, job):
-    run = samples.start_recording(dynprof, directory, "--pid", job.pid, "--no-svg", hertz=99)
+    run = samples.start_recording(dynprof, directory, "--pid", job.pid, hertz=99)
     run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
     return run
 

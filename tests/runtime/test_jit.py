@@ -39,7 +39,7 @@ def test_stacks_of_code_that_was_compiled(interpreter, dynprof, tmp_path):
         if target.wait_for(r"^jit (\w+)$", timeout=30).group(1) != "True":
             pytest.skip("this CPython was built without its JIT")
         out = tmp_path / "out"
-        done = dynprof.run("--pid", target.pid, "-F", "999", "-d", "2", "--no-svg", "-o", out)
+        done = dynprof.run("--pid", target.pid, "-F", "999", "-d", "2", "-o", out)
         assert done.rc == 0, done
     finally:
         target.kill()

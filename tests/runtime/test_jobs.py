@@ -108,7 +108,7 @@ def record(name, folder, python, *arguments, middle=None, begin=None):
     try:
         if begin:
             begin(target)
-        run = samples.start_recording(dynprof, out, "-p", target.pid, "--no-svg", hertz=99)
+        run = samples.start_recording(dynprof, out, "-p", target.pid, hertz=99)
         if not begin:
             target.send("go")
         if middle:

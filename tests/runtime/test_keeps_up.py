@@ -25,16 +25,35 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
+# 60 idle processes with 20,000 mappings each, and a busy one: to read all their maps takes a second.
+MANY_MAPPINGS = """
+import mmap, os, sys
+pages = mmap.mmap(-1, 40_000 * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for page in range(0, 40_000, 2):
+    pages.madvise(mmap.MADV_DONTFORK if page % 4 else mmap.MADV_DONTDUMP, page * mmap.PAGESIZE, mmap.PAGESIZE)
+for _ in range(60):
+    if os.fork() == 0:
+        sys.stdin.read()
+        os._exit(0)
+print("ready", flush=True)
+while True:
+    sum(range(1000))
+"""
+
 
 @pytest.fixture
 def ping_pong(spawn):
     return spawn([sys.executable, "-c", PARENT, PING_PONG])
 
 
-def begin(dynprof, target, out, *options):
-    run = dynprof.start("record", "--no-svg", "-p", target.pid, "-o", out, *options)
+def begin_record(dynprof, out, *options):
+    run = dynprof.start("record", "-o", out, *options)
     run.wait_for_err("Sampling", 60)
     return run, time.monotonic()
+
+
+def begin(dynprof, target, out, *options):
+    return begin_record(dynprof, out, "-p", target.pid, *options)
 
 
 def seconds_captured(result):
@@ -69,16 +88,31 @@ def test_returns_to_the_prompt(dynprof, ping_pong, tmp_path):
     is_readable(dynprof, out)
 
 
-def test_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
-    run, began = begin(dynprof, ping_pong, tmp_path / "out")
-    time.sleep(2)
+def ends_at_ctrl_c(dynprof, run, began, out):
     run.interrupt()
     asked = time.monotonic() - began
     result = run.wait(60)
     assert result.rc == 0 and "interrupted" in result.err, result
     # 200 ms, what was in the buffers, and a machine where everybody else runs too.
     assert seconds_captured(result) < asked + 1, result
-    is_readable(dynprof, tmp_path / "out")
+    is_readable(dynprof, out)
+    return result
+
+
+def test_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
+    run, began = begin(dynprof, ping_pong, tmp_path / "out")
+    time.sleep(2)
+    ends_at_ctrl_c(dynprof, run, began, tmp_path / "out")
+
+
+def test_ctrl_c_while_many_maps_are_read(dynprof, spawn, tmp_path):
+    """The looks at all processes share one limit, so that events are read and Ctrl-C is seen between them."""
+    job = spawn([sys.executable, "-c", MANY_MAPPINGS])
+    job.wait_for("^ready$", 60)
+    run, began = begin_record(dynprof, tmp_path / "out", "--all")
+    time.sleep(1)
+    result = ends_at_ctrl_c(dynprof, run, began, tmp_path / "out")
+    assert "(0 lost)" in result.err, result
 
 
 def test_second_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
@@ -124,10 +158,12 @@ def test_stops_before_the_disk_is_full(dynprof, ping_pong, tmp_path):
         subprocess.run(["umount", str(small)], check=True)
 
 
-def nice_becomes(run, nice, within_s):
+def priority_becomes(run, policy, nice, within_s):
+    """Of the thread that reads events."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
-        if os.getpriority(os.PRIO_PROCESS, run.pid) == nice:
+        now = os.sched_getscheduler(run.pid), os.getpriority(os.PRIO_PROCESS, run.pid)
+        if now == (policy, nice):
             return True
         time.sleep(0.01)
     return False
@@ -138,11 +174,26 @@ def test_priority_is_raised_only_while_it_is_late(dynprof, spawn, tmp_path):
     target = spawn([sys.executable, "-c", "print('ready', flush=True)\nwhile True: sum(range(1000))"])
     run, _ = begin(dynprof, target, tmp_path / "out")
     # Where others use all CPUs it is late now and then.
-    assert nice_becomes(run, usual, 30)
+    assert priority_becomes(run, os.SCHED_BATCH, usual, 30)
     run.signal(signal.SIGSTOP)
     time.sleep(0.2)
     run.signal(signal.SIGCONT)
-    assert nice_becomes(run, -20, 10)
-    assert nice_becomes(run, usual, 30)
+    assert priority_becomes(run, os.SCHED_OTHER, -20, 10)
+    assert priority_becomes(run, os.SCHED_BATCH, usual, 30)
+    run.interrupt()
+    assert run.wait(60).rc == 0
+
+
+def test_a_policy_that_was_chosen_is_kept(dynprof, spawn, tmp_path):
+    """As `chrt --idle 0 dynprof-bpf ...` does."""
+    target = spawn([sys.executable, "-c", "print('ready', flush=True)\nwhile True: sum(range(1000))"])
+    run = dynprof.start("record", "-p", target.pid, "-o", tmp_path / "out")
+    os.sched_setscheduler(run.pid, os.SCHED_IDLE, os.sched_param(0))
+    run.wait_for_err("Sampling", 60)
+    run.signal(signal.SIGSTOP)
+    time.sleep(0.2)
+    run.signal(signal.SIGCONT)
+    time.sleep(0.5)
+    assert os.sched_getscheduler(run.pid) == os.SCHED_IDLE
     run.interrupt()
     assert run.wait(60).rc == 0

@@ -27,7 +27,7 @@ step(torch.ones(3, 3))
 def test_a_last_compile_has_its_reason(dynprof, venv_python, tmp_path):
     target = support.spawn([venv_python, "-c", PROGRAM], timeout=180)
     try:
-        run = dynprof.start("-p", target.pid, "--no-svg", "-o", tmp_path / "out")
+        run = dynprof.start("-p", target.pid, "-o", tmp_path / "out")
         samples.wait_until_sampling(run)
         target.send("go")
         assert target.wait(timeout=120) == 0, target.text

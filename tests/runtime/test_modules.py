@@ -22,7 +22,7 @@ def recorded(require_root_bpf, venv_python, tmp_path_factory):
     dynprof = support.Dynprof(folder)
     try:
         run = samples.start_recording(
-            dynprof, folder / "out", "-p", target.pid, "--no-svg", hertz=99
+            dynprof, folder / "out", "-p", target.pid, hertz=99
         )
         target.send("go")
         assert target.wait(timeout=600) == 0, target.text

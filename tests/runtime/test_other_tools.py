@@ -43,8 +43,8 @@ def out(require_root_bpf, venv_python, tmp_path_factory):
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache"), "TMPDIR": str(folder), "TORCHINDUCTOR_VEC_ISA_OK": "1"})
     dynprof = support.Dynprof(folder)
     try:
-        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, "--record-functions", "--decompiler",
-                                      venv_python, hertz=199)
+        run = samples.start_recording(dynprof, folder / "out", "-p", target.pid, "--record-functions", "--svg",
+                                      "--decompiler", venv_python, hertz=199)
         target.send("go")
         target.wait_for("^done", timeout=300)
         target.send("end")

@@ -7,6 +7,7 @@ import os
 import pstats
 import pty
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -52,6 +53,12 @@ def test_files_are_where_they_should_be(compile_run):
         r"\.(profile|trace\.json\.gz|(dynamo\.)?svg|dynamo\.(profile|txt|folded)))|generated/.*"
     )
     assert not [name for name in names if not known.fullmatch(name)]
+
+
+@pytest.mark.skipif(not shutil.which("dot"), reason="Graphviz is not installed")
+def test_call_graphs_are_drawn_where_they_are_asked_for(compile_run):
+    drawn = {path.name for path in (compile_run.directory / "compiles").glob("*.svg")}
+    assert {f"{stem(row)}.svg" for row in compile_run.ledger["compiles"]} <= drawn
 
 
 def test_files_are_private(compile_run):
@@ -201,7 +208,7 @@ def test_chrome_trace_shows_the_compiles(compile_run):
 
 
 def test_report_on_stdout(compile_run):
-    """report.txt is what was printed; where no picture could be drawn, profile tables follow it."""
+    """report.txt is what was printed, and profile tables behind it."""
     text = (compile_run.directory / "report.txt").read_text()
     assert compile_run.done.out and text.startswith(compile_run.done.out)
     assert all(line.isprintable() for line in text.splitlines())

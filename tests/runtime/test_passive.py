@@ -41,7 +41,7 @@ def perf_events(pid):
 
 
 def record(dynprof, target, out, *options):
-    run = dynprof.start("record", "--no-svg", "-F", "199", "-p", target.pid, "-o", out, *options)
+    run = dynprof.start("record", "-F", "199", "-p", target.pid, "-o", out, *options)
     run.wait_for_err("Sampling", 60)
     time.sleep(5)
     seen = changed_code(target.pid), perf_events(run.pid)

@@ -228,12 +228,12 @@ def shows_its_caller(home):
 def test_export_has_no_rights(dynprof, recorded, home, shows_its_caller, by_sudo):
     out = home / "picture.svg"
     env = {**shows_its_caller, **(SUDO if by_sudo else {})}
-    done = dynprof.run("export", recorded, "-f", "callgraph", "-o", out, env=env)
+    done = dynprof.run("export", recorded, "-f", "svg", "-o", out, env=env)
     assert done.rc == 0, done
     has_no_rights(status_fields(out.read_text()), UID if by_sudo else NOBODY)
     assert out.stat().st_uid == (UID if by_sudo else 0)
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    to_stdout = dynprof.run("export", recorded, "-f", "callgraph", "-o", "-", env=env)
+    to_stdout = dynprof.run("export", recorded, "-f", "svg", "-o", "-", env=env)
     has_no_rights(status_fields(to_stdout.out), UID if by_sudo else NOBODY)
 
 

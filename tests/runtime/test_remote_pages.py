@@ -48,7 +48,7 @@ def counted_programs():
 def test_a_recording_reads_so(said, counted_programs, dynprof, spawn, tmp_path):
     target = spawn([support.venv_python().path, "-c", PROGRAM])
     target.wait_for("^ready")
-    run = dynprof.start("-p", target.pid, "--no-svg", "-o", tmp_path / "out")
+    run = dynprof.start("-p", target.pid, "-o", tmp_path / "out")
     samples.wait_until_sampling(run)
     end = time.monotonic() + 30
     while runs_of("read_remote") == 0 and time.monotonic() < end:

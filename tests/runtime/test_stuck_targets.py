@@ -128,3 +128,40 @@ def test_files_that_a_user_serves(dynprof, spawn, tmp_path, venv_python, served_
     assert ("spin" in native_names(dump, target.pid)) != refused
     assert "ordinary" in dump.functions(other.pid)
     assert ("another user serves their file system" in report_of(dynprof, tmp_path)) == refused
+
+
+STUCK_READ = """
+#include <dlfcn.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec* local, unsigned long to, const struct iovec* remote,
+                         unsigned long from, unsigned long flags) {
+  static int calls;
+  if (++calls == 3) sleep(1000);
+  ssize_t (*read)(pid_t, const struct iovec*, unsigned long, const struct iovec*, unsigned long, unsigned long) =
+      dlsym(RTLD_NEXT, "process_vm_readv");
+  return read(pid, local, to, remote, from, flags);
+}
+"""
+
+
+def test_commands_end_where_a_read_does_not_return(spawn, tmp_path, venv_python):
+    """A target that keeps the lock on its memory map is hard to make: here libc's function does not return."""
+    library = tmp_path / "stuck.so"
+    (tmp_path / "stuck.c").write_text(STUCK_READ)
+    subprocess.run(["gcc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", library, tmp_path / "stuck.c"], check=True)
+    target = spawn([venv_python, "-c", ORDINARY])
+    running = [
+        subprocess.Popen([support.BINARY, command, "-p", str(target.pid)], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True, env={**os.environ, "LD_PRELOAD": str(library)})
+        for command in ("dump", "compiles", "doctor")
+    ]  # fmt: skip
+    for process in running:
+        try:
+            _, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert process.returncode == 1, err
+        assert f"error: reading process {target.pid} does not return\n" in err
+    assert target.alive()

@@ -29,7 +29,7 @@ def served(newest_torch, tmp_path_factory):
     dynprof = support.Dynprof(folder)
     try:
         target.wait_for("^ready", timeout=120)
-        run = dynprof.start("--pid", target.pid, "-F", RATE_HZ, "--no-svg", "-o", folder / "out")
+        run = dynprof.start("--pid", target.pid, "-F", RATE_HZ, "-o", folder / "out")
         samples.wait_until_sampling(run)
         target.send("go")
         target.wait_for("^done", timeout=120)

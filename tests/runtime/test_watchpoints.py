@@ -25,7 +25,7 @@ def look(tid, seconds=2):
     return tuple(int(n) for n in re.fullmatch(r"samples (\d+) armed (\d+)\n", run.stdout).groups())
 
 
-def test_armed_while_dynamo_traces_and_not_while_training(dynprof, venv_python, tmp_path):
+def test_armed_while_dynamo_traces_and_never_else(dynprof, venv_python, tmp_path):
     target = support.spawn([venv_python, PROGRAM], timeout=180)
     try:
         run = dynprof.start("--pid", target.pid, "-F", 99, "-o", tmp_path / "out")
@@ -33,6 +33,9 @@ def test_armed_while_dynamo_traces_and_not_while_training(dynprof, venv_python, 
         target.send("trace")
         target.wait_for("^trace", timeout=120)
         tracing, armed_then = look(target.pid)
+        target.send("lower")
+        target.wait_for("^lower", timeout=120)
+        lowering, armed_in_inductor = look(target.pid)
         target.send("train")
         target.wait_for("^train", timeout=120)
         training, armed_now = look(target.pid)
@@ -43,6 +46,7 @@ def test_armed_while_dynamo_traces_and_not_while_training(dynprof, venv_python, 
         assert done.rc == 0, done
     finally:
         target.kill()
-    assert tracing > 100 and training > 100
+    assert tracing > 100 and lowering > 100 and training > 100
     assert armed_then > tracing / 4, "nothing was armed: the second figure would say nothing"
+    assert armed_in_inductor == 0
     assert armed_now == 0

@@ -1,9 +1,11 @@
 // unwind_compare PID STOPS SECONDS: stops all threads of a process STOPS times, at moments spread at
 // random over SECONDS, and unwinds each thread twice: by libdw and by our tables. Prints each stack that
-// differs, and at the end as JSON: {"stops", "stacks", "same", "frames", "whole", "libdw_failed",
-// "differ"}.
+// differs, and at the end as JSON: {"stops", "stacks", "same", "frames", "whole", "undescribed",
+// "libdw_failed", "differ"}.
 //
-// A stack that libdw leaves early is compared as far as it got, and counted in "libdw_failed".
+// A stack that libdw leaves early is compared as far as it got, and counted in "libdw_failed"; or in
+// "undescribed", where both leave it in code that no unwind table describes, as MKL's AVX-512 kernels
+// for sgemm in libtorch_cpu.so of torch 2.13.0.
 #include <elfutils/libdwfl.h>
 #include <fmt/core.h>
 #include <sys/ptrace.h>
@@ -33,6 +35,7 @@ constexpr std::size_t kMaxFrames = 512;
 struct Stack {
   std::vector<std::uint64_t> ips;  // as they are found: return addresses but for the first
   bool whole = false;              // to the start of the thread
+  bool undescribed = false;        // ours only: it ends where no table has a row
 };
 
 // What bpf/unwind.bpf.h does.
@@ -54,10 +57,9 @@ class OurUnwinder {
       stack.ips.push_back(at_.rip);
       const std::uint32_t rule = rule_for(exact ? at_.rip : at_.rip - 1);
       const std::uint32_t kind = dp_unwind_kind(rule);
-      if (kind == DP_CFA_OUTERMOST) {
-        stack.whole = true;
-        break;
-      }
+      stack.whole = kind == DP_CFA_OUTERMOST;
+      stack.undescribed = kind == DP_CFA_NONE;
+      if (stack.whole || stack.undescribed) break;
       if (kind >= DP_CFA_R10 && kind <= DP_CFA_RBX && stack.ips.size() > 1) break;
       exact = kind == DP_CFA_SIGNAL;
       if (!(exact ? leave_signal(rule) : leave(rule))) break;
@@ -217,7 +219,8 @@ class Libdw {
 };
 
 struct Counts {
-  std::size_t stops = 0, stacks = 0, same = 0, frames = 0, whole = 0, libdw_failed = 0, differ = 0;
+  std::size_t stops = 0, stacks = 0, same = 0, frames = 0, whole = 0, undescribed = 0;
+  std::size_t libdw_failed = 0, differ = 0;
 };
 
 void compare(pid_t tid, const Stack& theirs, const Stack& ours, Counts& counts) {
@@ -227,7 +230,8 @@ void compare(pid_t tid, const Stack& theirs, const Stack& ours, Counts& counts) 
   // libdw tells a thread's start by an undefined return address, too; then both end there.
   std::size_t compared = theirs.ips.size();
   if (!theirs.whole) {
-    ++counts.libdw_failed;
+    const bool both = ours.undescribed && theirs.ips.size() == ours.ips.size();
+    ++(both ? counts.undescribed : counts.libdw_failed);
     compared = std::min(compared, ours.ips.size());
   }
   bool same = theirs.whole ? theirs.ips.size() == ours.ips.size() : true;
@@ -280,9 +284,9 @@ int run(pid_t pid, std::size_t stops, double seconds) {
   }
   fmt::print(
       "{{\"stops\": {}, \"stacks\": {}, \"same\": {}, \"frames\": {}, \"whole\": {}, "
-      "\"libdw_failed\": {}, \"differ\": {}}}\n",
-      counts.stops, counts.stacks, counts.same, counts.frames, counts.whole, counts.libdw_failed,
-      counts.differ);
+      "\"undescribed\": {}, \"libdw_failed\": {}, \"differ\": {}}}\n",
+      counts.stops, counts.stacks, counts.same, counts.frames, counts.whole, counts.undescribed,
+      counts.libdw_failed, counts.differ);
   return 0;
 }
 

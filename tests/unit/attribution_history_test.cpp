@@ -180,7 +180,7 @@ TEST_F(PastTest, HostileDocuments) {
   Json row_of_lies = row("0/0", 0, 0.1);
   for (const char* name : {"attempt", "line", "start_ns", "wall_s", "graph_breaks", "phases",
                            "restart_reasons", "recompile_reason", "failed", "cache", "metrics",
-                           "backward_from_cache", "function", "file"}) {
+                           "cudagraph_skip_reason", "backward_from_cache", "function", "file"}) {
     row_of_lies[name] = Json::array({Json::array(), 1, "x", nullptr});
   }
   Json wild = row("0/1", 0, 1e300);

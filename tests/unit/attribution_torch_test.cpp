@@ -190,6 +190,22 @@ TEST_F(ThreadLocals, ACompileInACaptureIsAForwardAtItsEdgesToo) {
   EXPECT_EQ(found(Attribution(fake)), (List{"_compile_inner_!0_1_0 x5"}));
 }
 
+// No frame shows the kind. An export of an older torch has no phase either.
+TEST_F(ThreadLocals, APhaseThatOpensAfterTheIdShowsTheKind) {
+  StackId stack = fake.stack({torch.module(), torch.inductor()});
+  says(torch.running(), "", 0, {});
+  says(stack, "0/0", 0, {}, {}, 1);
+  says(stack, "0/0", 0, kForward, {}, 3);
+  says(torch.running(), "", 0, {});
+  says(stack, "0/0", 0, {}, {}, 1);
+  says(stack, "0/0", 0, {"entire_backward_compile"}, {}, 2);
+  says(torch.running(), "", 0, {});
+  says(stack, "1/0", 0, {}, {}, 2);
+  Attribution attribution(fake);
+  EXPECT_EQ(found(attribution),
+            (List{"_compile_inner_0_0 x4", "compile_backward_0_0 x3", "export_1_0 x2"}));
+}
+
 TEST_F(ThreadLocals, NameACaptureWhileItsGraphRunsWhichIsNoCompile) {
   says(fake.stack({torch.module()}), "!0", 0, {"compiled_autograd"}, {}, 2);
   says(torch.tracing(), "!0/1/0", 0, {"dynamo", "entire_frame_compile"}, {}, 3);

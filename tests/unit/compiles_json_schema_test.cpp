@@ -107,6 +107,7 @@ TEST_F(CompilesJson, WhatIsKnownAndWhatIsNot) {
                             {"name":"inductor","wall_s":null,"cpu_s":0.01,"samples":1}])"));
   EXPECT_TRUE(compile["recompile_reason"].is_null());
   EXPECT_TRUE(compile["failed"].is_null());
+  EXPECT_TRUE(compile["cudagraph_skip_reason"].is_null());
   EXPECT_EQ(compile["graph_breaks"], Json::array());
   EXPECT_EQ(compile["name"], "_compile_inner_0_1_1");
 }
@@ -180,6 +181,7 @@ TEST_F(CompilesJson, WhatTorchRemembers) {
            {"failed", "Unsupported: x"},
            {"cache", {{"fx_graph_hits", 1}}},
            {"backward_from_cache", false},
+           {"cudagraph_skip_reason", "mutated inputs"},
            {"metrics", {{"guard_count", 12}, {"dynamo_config", std::string(5000, 'x')}}}};
   Json before = row;
   before["trace_id"] = "0/0";
@@ -211,6 +213,7 @@ TEST_F(CompilesJson, WhatTorchRemembers) {
   EXPECT_EQ(last["before_attach"], false);
   EXPECT_EQ(last["exact"], false);
   EXPECT_EQ(last["torch_wall_s"], 0.0251);
+  EXPECT_EQ(last["cudagraph_skip_reason"], "mutated inputs");
   EXPECT_EQ(last["graph_breaks"],
             Json::parse(R"([{"reason":"print","file":"/m.py","line":9,"stack":[]}])"));
   EXPECT_EQ(last["restart_reasons"], Json::parse(R"(["a break"])"));

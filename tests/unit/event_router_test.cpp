@@ -54,6 +54,7 @@ class EventRouterTest : public ::testing::Test {
                         .off_cpu = &off_cpu,
                         .native = nullptr,
                         .losses = losses,
+                        .pace = pace,
                         .notes = notes,
                         .launched = launched});
   }
@@ -73,6 +74,7 @@ class EventRouterTest : public ::testing::Test {
   GpuCollector gpu{GpuOptions(), {}, kernel, [](const std::string&) {}};
   FakeOffCpu off_cpu;
   SessionLosses losses;
+  PollPace pace{10'000'000};
   std::vector<std::string> shown;
   Notes notes{[this](const std::string& sentence) { shown.push_back(sentence); }};
   EventRouter router = make_router();
@@ -93,6 +95,22 @@ TEST_F(EventRouterTest, SampleIsRecorded) {
 TEST_F(EventRouterTest, ASampledProcessIsLookedAtFirst) {
   router.route(sample_event(kTarget, 50));
   EXPECT_EQ(processes.take_sampled(), processes.find(kTarget));
+}
+
+TEST_F(EventRouterTest, NewCodeIsReadAfterTheNextSampleOfItsCpu) {
+  constexpr std::uint64_t kMs = 1'000'000;
+  router.route(sample_event(kTarget, 1000 * kMs));
+  EXPECT_EQ(pace.wait_ns(1001 * kMs), PollPace::kCalmNs);
+  dp_sample sample = {};
+  sample.header = event_header_of(DP_EVENT_SAMPLE, kTarget, 1000 * kMs);
+  sample.flags = DP_SAMPLE_NEW_CODE;
+  router.route(event_bytes(sample));
+  EXPECT_EQ(pace.wait_ns(1001 * kMs), 9 * kMs + PollPace::kAfterSampleNs);
+}
+
+TEST_F(EventRouterTest, ANewProcessIsLookedForSoon) {
+  router.route(process_event(DP_EVENT_FORK, kStranger, 50, kTarget));
+  EXPECT_EQ(pace.wait_ns(60), PollPace::kHurriedNs);
 }
 
 TEST_F(EventRouterTest, SampleOfAnUnknownProcessStartsFollowingIt) {

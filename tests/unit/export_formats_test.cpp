@@ -48,15 +48,14 @@ TEST_F(ExportFormats, TheTableIsWhatTheCommandLinePromises) {
     EXPECT_LE(std::string_view(format.description).size(), 85u) << "two columns of --help";
   }
   for (const char* promised :
-       {"pstats", "chrome", "folded", "speedscope", "perf-script", "callgraph", "dot", "json"}) {
+       {"pstats", "chrome", "folded", "speedscope", "perf-script", "svg", "dot", "json"}) {
     EXPECT_TRUE(names.contains(promised)) << promised;
   }
 }
 
 TEST_F(ExportFormats, EachWritesOneNewFileAndNeverOverwrites) {
   for (const ExportFormat& format : export_formats()) {
-    if (std::string_view(format.name) == "callgraph")
-      continue;  // needs dot: tests/compat/test_trace.py
+    if (std::string_view(format.name) == "svg") continue;  // needs dot: tests/compat/test_trace.py
     std::string name = std::string("all") + format.extension;
     auto done = write(format.name, name);
     ASSERT_TRUE(done) << format.name << ": " << done.error().what;
@@ -120,7 +119,7 @@ TEST_F(ExportFormats, WithoutThePicturesProgramsNoFileIsMade) {
   const char* before = std::getenv("PATH");
   std::string kept = before ? before : "";
   ::setenv("PATH", "/nonexistent", 1);
-  auto done = write("callgraph", "graph.svg");
+  auto done = write("svg", "graph.svg");
   ::setenv("PATH", kept.c_str(), 1);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().what, "no call graphs: dot (package graphviz) not found in PATH");

@@ -175,12 +175,16 @@ TEST(FunctionOffsets, AFunctionOutsideTheSegmentsHasNoPlace) {
 TEST(FunctionOffsets, AFileTruncatedWhileItIsReadIsAnError) {
   UniqueFd fd = in_memory(FakeLibrary().bytes());
   ReadBudget budget = budget_for_one_file();
-  auto tables = ElfTables::read(ImageBytes(fd.get()), budget);
+  const ImageBytes file(fd.get());  // before: a file that is mapped then ends the program (SIGBUS)
+  auto tables = ElfTables::read(file, budget);
   ASSERT_TRUE(tables);
   ASSERT_EQ(::ftruncate(fd.get(), 0x500), 0);
-  auto found = search_symbols(ImageBytes(fd.get()), *tables, {.names = kNames}, budget);
+  auto found = search_symbols(file, *tables, {.names = kNames}, budget);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().what, "has symbol names beyond its end");
+  ASSERT_EQ(::ftruncate(fd.get(), 0), 0);
+  EXPECT_FALSE(search_symbols(file, *tables, {.names = kNames}, budget));
+  EXPECT_FALSE(ElfTables::read(file, budget));
 }
 
 // Names cross the blocks that the table is read in at every place.

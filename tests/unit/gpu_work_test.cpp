@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "symbolizer/attribution/gpu_names.h"
@@ -12,7 +11,7 @@
 #include "symbolizer/export/gpu_occupancy.h"
 #include "symbolizer/profile/analysis.h"
 #include "symbolizer/report/report.h"
-#include "tests/unit/fake_edges.h"
+#include "tests/unit/fake_gpu.h"
 #include "tests/unit/fake_torch.h"
 
 namespace dynprof {
@@ -20,74 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-constexpr std::uint32_t kLaunchKernel = DYNPROF_GPU_CALL(DYNPROF_GPU_RUNTIME, 211);
-constexpr std::uint32_t kGraphLaunch = DYNPROF_GPU_CALL(DYNPROF_GPU_RUNTIME, 311);
-constexpr std::uint64_t kUs = 1000;
-
-// Calls and work of one process, in microseconds from the recording's start.
-class FakeGpu {
- public:
-  explicit FakeGpu(FakeRecording& recording) : fake(recording) {}
-
-  void call(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us, std::uint64_t long_us,
-            StackId stack = 0, std::uint32_t number = kLaunchKernel, ContextId context = 0) {
-    launch(thread, correlation, at_us, stack, number, context);
-    GpuRecord& row = record(thread, DYNPROF_GPU_CALL_RECORD, correlation, at_us, long_us);
-    row.record.call.call = number;
-    row.record.call.call_class = gpu_call_class(number);
-    row.record.thread = static_cast<std::uint32_t>(fake.tables().threads[thread].tid);
-  }
-  void launch(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us, StackId stack = 0,
-              std::uint32_t number = kLaunchKernel, ContextId context = 0, std::uint8_t flags = 0) {
-    fake.edit_tables().gpu_launches.push_back({.time_ns = time(at_us),
-                                               .thread = thread,
-                                               .correlation = correlation,
-                                               .call = number,
-                                               .stack = stack,
-                                               .context = context,
-                                               .flags = flags});
-  }
-  void kernel(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us,
-              std::uint64_t long_us, const char* name = "_Z5plainPf") {
-    GpuRecord& row = record(thread, DYNPROF_GPU_KERNEL, correlation, at_us, long_us);
-    row.record.name = fake.string(name);
-    row.record.stream = 7;
-    for (int i = 0; i < 3; ++i) row.record.kernel.grid[i] = row.record.kernel.block[i] = 1;
-  }
-  std::uint64_t time(std::uint64_t us) const { return fake.meta().start_ns + us * kUs; }
-
-  FakeRecording& fake;
-
- private:
-  GpuRecord& record(ThreadId thread, std::uint32_t kind, std::uint32_t correlation,
-                    std::uint64_t at_us, std::uint64_t long_us) {
-    GpuRecord row;
-    row.pid = fake.tables().threads[thread].pid;
-    row.record.kind = kind;
-    row.record.correlation = correlation;
-    row.record.start_ns = time(at_us);
-    row.record.end_ns = time(at_us + long_us);
-    if (kind == DYNPROF_GPU_CALL_RECORD) row.record.device = ~0u;
-    return fake.edit_tables().gpu_records.emplace_back(row);
-  }
-};
-
-// A run of a region on a thread, in microseconds.
-void run(FakeRecording& fake, ThreadId thread, const char* name, std::uint64_t begin_us,
-         std::uint64_t end_us) {
-  SpanEdge edge;
-  edge.thread = thread;
-  edge.kind = EdgeKind::kRegionBegin;
-  edge.name = fake.string(name);
-  edge.time_ns = fake.meta().start_ns + begin_us * kUs;
-  fake.edge(edge);
-  edge.kind = EdgeKind::kRegionEnd;
-  edge.name = 0;
-  edge.time_ns = fake.meta().start_ns + end_us * kUs;
-  fake.edge(edge);
-  std::ranges::stable_sort(fake.edit_tables().edges, {}, &SpanEdge::time_ns);  // as a reader does
-}
 
 TEST(GpuWork, NothingWithoutRecords) {
   FakeRecording fake;

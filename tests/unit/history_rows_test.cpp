@@ -256,7 +256,7 @@ TEST(HistoryText, NamesAreNoTerminalTextAndLinesStayShort) {
   HistoryRow row = forward("0/0", evil, 1, {evil});
   row.file = "/" + evil;
   row.trace_id = evil;
-  row.recompile_reason = row.fail_type = row.fail_reason = evil;
+  row.recompile_reason = row.fail_type = row.fail_reason = row.cudagraph_skip_reason = evil;
   row.attempt = 3;
   row.backward_from_cache = true;
   history.rows = {row, row};

@@ -9,6 +9,7 @@
 #include "symbolizer/attribution/graph_text.h"
 #include "symbolizer/attribution/kernel_plan.h"
 #include "symbolizer/report/report.h"
+#include "tests/unit/fake_gpu.h"
 #include "tests/unit/fake_torch.h"
 
 namespace dynprof {
@@ -166,6 +167,28 @@ TEST_F(KernelSourcesTest, KernelsByNameAndLineInTheReport) {
                                 "model.py:41, a in b.py:43\n"
                                 "                            in self.layers.0.a and 1 more\n"));
   EXPECT_THAT(report, HasSubstr("  CPU  0/0         cpp_fused_relu_0                        -\n"));
+}
+
+TEST_F(KernelSourcesTest, OnTheGpuAModuleWithoutALineIsEnough) {
+  constexpr const char* kWithoutLines = R"(def forward(self, primals_1: "f32[2]"):
+    # No stacktrace found for following nodes
+    add_tensor: "f32[2]" = torch.ops.aten.add.Tensor(primals_1, 1)
+)";
+  generated("wrapper", "forward_wrapper.py", "/c/wr/cwrap.py", "", kWrapper);
+  generated("fx_graph", "forward_post_grad_graph.py", "", "", kWithoutLines);
+  generated("fx_graph", "captured_graph_nodes.py", "GraphModule._graph", "", kCaptured);
+  const ThreadId thread = fake.thread(100, 100);
+  run(fake, thread, "Torch-Compiled Region: 0/0", 100, 200);
+  FakeGpu gpu(fake);
+  gpu.call(thread, 1, 110, 5);
+  gpu.kernel(thread, 1, 120, 30, "triton_poi_fused_addmm_relu_0");
+  gpu.call(thread, 2, 130, 5);
+  gpu.kernel(thread, 2, 160, 30, "sgemm");
+  const Attribution attribution(fake);
+  const std::string report = render_report(Analysis(attribution), {});
+  EXPECT_THAT(report, HasSubstr("  GPU  0/0         triton_poi_fused_addmm_relu_0           -\n"
+                                "                            in self.layers.0.a and 1 more\n"));
+  EXPECT_THAT(report, Not(HasSubstr("GPU  0/0         sgemm")));
 }
 
 TEST_F(KernelSourcesTest, NothingWithoutTimeInAKernel) {

@@ -19,11 +19,16 @@ namespace {
 using testing::FakeMemory;
 constexpr std::uint64_t kPage = 4096;
 
-TEST(SnapshotMemory, AnswersFromOneMomentUntilItIsRenewed) {
+// By the bytes of a block.
+class Snapshots : public ::testing::TestWithParam<std::size_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Blocks, Snapshots, ::testing::Values(4096, 512));
+
+TEST_P(Snapshots, AnswersFromOneMomentUntilItIsRenewed) {
   FakeMemory memory;
   memory.allocate(2 * kPage, 2 * kPage);
   memory.write<std::uint64_t>(2 * kPage + 16, 1);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   EXPECT_EQ(snapshot.read<std::uint64_t>(2 * kPage + 16), 1u);
   memory.write<std::uint64_t>(2 * kPage + 16, 2);
   memory.write<std::uint64_t>(2 * kPage + 24, 3);
@@ -37,11 +42,11 @@ TEST(SnapshotMemory, AnswersFromOneMomentUntilItIsRenewed) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
-TEST(SnapshotMemory, ReadsAcrossPagesAndStopsWhereNothingIs) {
+TEST_P(Snapshots, ReadsAcrossPagesAndStopsWhereNothingIs) {
   FakeMemory memory;
   memory.allocate(8 * kPage, 2 * kPage);
   memory.write<std::uint64_t>(9 * kPage - 4, 0x1122334455667788);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   EXPECT_EQ(snapshot.read<std::uint64_t>(9 * kPage - 4), 0x1122334455667788u);
   EXPECT_FALSE(snapshot.read<std::uint64_t>(10 * kPage - 4));
   EXPECT_FALSE(snapshot.read<std::uint64_t>(64 * kPage));
@@ -51,10 +56,10 @@ TEST(SnapshotMemory, ReadsAcrossPagesAndStopsWhereNothingIs) {
   EXPECT_EQ(range.done, 4u);
 }
 
-TEST(SnapshotMemory, GivesUpPagesThatAreNoLongerAskedFor) {
+TEST_P(Snapshots, GivesUpPagesThatAreNoLongerAskedFor) {
   FakeMemory memory;
   memory.allocate(kPage, 8 * kPage);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
   EXPECT_TRUE(snapshot.read<std::uint64_t>(2 * kPage));
   snapshot.renew();
@@ -67,10 +72,10 @@ TEST(SnapshotMemory, GivesUpPagesThatAreNoLongerAskedFor) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
-TEST(SnapshotMemory, KeepsUnusedPagesAsLongAsToldTo) {
+TEST_P(Snapshots, KeepsUnusedPagesAsLongAsToldTo) {
   FakeMemory memory;
   memory.allocate(kPage, 8 * kPage);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   snapshot.keep_unused(2);
   EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
   snapshot.renew();
@@ -86,12 +91,12 @@ TEST(SnapshotMemory, KeepsUnusedPagesAsLongAsToldTo) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
-TEST(SnapshotMemory, APageThatIsNotMappedHidesNoNeighbour) {
+TEST_P(Snapshots, APageThatIsNotMappedHidesNoNeighbour) {
   FakeMemory memory;
   memory.allocate(kPage, 2 * kPage);
   memory.allocate(4 * kPage, 2 * kPage);
   memory.write<std::uint64_t>(4 * kPage, 44);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   for (std::uint64_t page = 1; page < 7; ++page) (void)snapshot.read<std::uint64_t>(page * kPage);
   snapshot.renew();  // one range from the first page to the sixth
   EXPECT_TRUE(snapshot.read<std::uint64_t>(2 * kPage));
@@ -101,25 +106,25 @@ TEST(SnapshotMemory, APageThatIsNotMappedHidesNoNeighbour) {
   EXPECT_FALSE(snapshot.read<std::uint64_t>(6 * kPage));
 }
 
-TEST(SnapshotMemory, ReadsThroughBeyondItsLimit) {
+TEST_P(Snapshots, ReadsThroughBeyondItsLimit) {
   FakeMemory memory;
   memory.allocate(kPage, 3000 * kPage);
-  SnapshotMemory snapshot(memory);
-  for (std::uint64_t page = 1; page <= 3000; ++page) {
-    EXPECT_TRUE(snapshot.read<std::uint64_t>(page * kPage));
+  SnapshotMemory snapshot(memory, GetParam());
+  for (std::uint64_t at = kPage; at <= 3000 * kPage; at += GetParam()) {
+    EXPECT_TRUE(snapshot.read<std::uint64_t>(at));
   }
   int before = memory.reads;
-  EXPECT_TRUE(snapshot.read<std::uint64_t>(kPage));
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(2048 * kPage));
   EXPECT_EQ(memory.reads, before);
-  EXPECT_TRUE(snapshot.read<std::uint64_t>(3000 * kPage));
+  EXPECT_TRUE(snapshot.read<std::uint64_t>(2049 * kPage));
   EXPECT_EQ(memory.reads, before + 1);
 }
 
-TEST(SnapshotMemory, HoldsAllPagesOfABatchWithOneRead) {
+TEST_P(Snapshots, HoldsAllPagesOfABatchWithOneRead) {
   FakeMemory memory;
   memory.allocate(kPage, 8 * kPage);
   memory.write<std::uint64_t>(6 * kPage - 4, 7);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   std::vector<std::byte> bytes(24);
   RemoteRange ranges[] = {{kPage, std::span(bytes).first(8)},
                           {6 * kPage - 4, std::span(bytes).subspan(8, 8)},
@@ -133,10 +138,10 @@ TEST(SnapshotMemory, HoldsAllPagesOfABatchWithOneRead) {
   EXPECT_EQ(memory.reads, before + 1);
 }
 
-TEST(SnapshotMemory, PassesLargeBatchesOnWithoutHoldingThem) {
+TEST_P(Snapshots, PassesLargeBatchesOnWithoutHoldingThem) {
   FakeMemory memory;
   memory.allocate(kPage, 8 * kPage);
-  SnapshotMemory snapshot(memory);
+  SnapshotMemory snapshot(memory, GetParam());
   snapshot.pass_batches(2);
   std::vector<std::byte> bytes(16);
   RemoteRange ranges[] = {{kPage, std::span(bytes).first(8)},

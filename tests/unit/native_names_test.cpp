@@ -1,6 +1,7 @@
 // Names of native code: perf maps, files that lie, names made short.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <string>
@@ -93,6 +94,25 @@ TEST(ElfSymbolsTest, EveryTruncationIsRefusedOrHasFewer) {
     symbols->find_address(0x1234);
     symbols->parts_of("main");
   }
+}
+
+// Names are read when they are asked for, long after the symbols.
+TEST(ElfSymbolsTest, AFileTruncatedAfterItsSymbolsWereReadHasNoNames) {
+  const std::vector<std::uint8_t> whole = own_file();
+  UniqueFd file(::memfd_create("program", MFD_CLOEXEC));
+  ASSERT_EQ(::write(file.get(), whole.data(), whole.size()), static_cast<ssize_t>(whole.size()));
+  const ImageBytes image(file.get());
+  const auto symbols = ElfSymbols::read(image);
+  ASSERT_TRUE(symbols);
+  const auto parts = symbols->parts_of("main");
+  ASSERT_FALSE(parts.empty());
+  EXPECT_TRUE(symbols->find(parts[0].begin));
+  ASSERT_EQ(::ftruncate(file.get(), 0x1000), 0);
+  EXPECT_TRUE(symbols->parts_of("main").empty());
+  EXPECT_FALSE(symbols->find(parts[0].begin));
+  ASSERT_EQ(::ftruncate(file.get(), 0), 0);
+  EXPECT_FALSE(symbols->find(parts[0].begin));
+  EXPECT_FALSE(ElfSymbols::read(image));
 }
 
 TEST(ElfSymbolsTest, FalseHeaders) {

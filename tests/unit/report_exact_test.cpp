@@ -108,6 +108,7 @@ TEST_F(ReportExact, WhyAndFromBefore) {
   known["recompile_reason"] = "0/0: tensor 'x' size mismatch at index 0.\nexpected 4, actual 8";
   known["failed"] = "BackendCompilerFailed: \x1b[31mno";
   known["graph_breaks"] = {{{"reason", "print"}}, {{"reason", "print"}}};
+  known["cudagraph_skip_reason"] = "skipping cudagraphs due to mutated inputs (1 instances).";
   remember("attach", {before});
   remember("detach", {before, known});
   std::string text = report();
@@ -119,6 +120,9 @@ TEST_F(ReportExact, WhyAndFromBefore) {
       << text;
   EXPECT_TRUE(has(text, "      failed: BackendCompilerFailed: \\x1b[31mno\n")) << text;
   EXPECT_TRUE(has(text, "      graph break: print (2 times)\n")) << text;
+  EXPECT_TRUE(
+      has(text, "      no CUDA graph: skipping cudagraphs due to mutated inputs (1 instances).\n"))
+      << text;
   EXPECT_TRUE(has(text, "# +: with the compilers"));
   EXPECT_TRUE(has(text, "# =: ended before the recording began"));
 }
@@ -137,6 +141,7 @@ TEST_F(ReportExact, APageOfOneCompile) {
   Json known = row("0/1", 0, 0.1);
   known["recompile_reason"] = "why " + std::string(300, 'w') + " " + std::string(90, 'y');
   known["restart_reasons"] = {"a graph break"};
+  known["cudagraph_skip_reason"] = "cpu device";
   known["graph_breaks"] = {
       {{"reason", "Tensor.item"}, {"file", "/home/me/model.py"}, {"line", 12}}};
   known["cache"] = {{"fx_graph_hits", 0}, {"fx_graph_misses", 1}, {"aot_autograd_hits", 2}};
@@ -157,6 +162,7 @@ TEST_F(ReportExact, APageOfOneCompile) {
            "  recompiled     why\n                 www",
            "  restarted      a graph break\n",
            "  graph break    /home/me/model.py:12: Tensor.item\n",
+           "  no CUDA graph  cpu device\n",
            "  caches         FxGraph 0 hits, 1 miss; AOTAutograd 2 hits, 0 misses\n",
            "  backward       came with it from AOTAutogradCache",
            "#     Own s    Wall s   Count  Phase           Name\n"
@@ -203,7 +209,9 @@ TEST_F(ReportExact, HostileTextsStayInTheirColumn) {
     edges.phase(text, 1);
     edges.end();
     Json one = row(id, frame - 1, 0.001);
-    for (const char* name : {"function", "file", "recompile_reason", "failed"}) one[name] = text;
+    for (const char* name :
+         {"function", "file", "recompile_reason", "failed", "cudagraph_skip_reason"})
+      one[name] = text;
     one["restart_reasons"] = std::vector<std::string>(50, text);
     one["graph_breaks"] =
         std::vector<Json>(50, Json{{"reason", text}, {"file", text}, {"line", 1}});

@@ -47,7 +47,7 @@ void CallGraphs::finish() {
   if (left_out_ == 0) return;
   terminal_.line(fmt::format(
       "note: {} of {} call graphs were left out (limits: {} graphs, {} s for all); to draw one: "
-      "dynprof-bpf export DIR -f callgraph --compile ID -o FILE.svg",
+      "dynprof-bpf export DIR -f svg --compile ID -o FILE.svg",
       left_out_, drawn_ + failed_ + left_out_, limits_.count, limits_.time.count() / 1000));
 }
 

@@ -4,10 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "user/cli/commands.h"
+#include "user/cli/end_stuck.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/preflight/capabilities.h"
 #include "user/preflight/check_target.h"
+#include "user/session/stuck_watch.h"
 
 namespace dynprof {
 namespace {
@@ -26,6 +28,7 @@ Result<CompileHistory> read_history(pid_t pid) {
 int run_compiles(const CommandLine& line) {
   Terminal terminal(line.quiet);
   keep_only_reading();
+  const StuckWatch watch(end_stuck);
   auto history = read_history(line.compiles.pid);
   if (!history) return fail(history.error());
   for (const std::string& problem : history->problems) terminal.line("warning: " + problem);

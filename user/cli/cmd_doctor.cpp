@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "user/cli/commands.h"
+#include "user/cli/end_stuck.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/doctor/diagnosis_output.h"
@@ -12,6 +13,7 @@
 #include "user/doctor/probing.h"
 #include "user/doctor/target_checks.h"
 #include "user/preflight/capabilities.h"
+#include "user/session/stuck_watch.h"
 
 namespace dynprof {
 namespace {
@@ -31,6 +33,7 @@ Diagnosis diagnose(pid_t pid) {
   found.groups.push_back({"machine", machine_checks()});
   if (pid == 0) return found;
   keep_only_reading();
+  const StuckWatch watch(end_stuck);
   found.groups.push_back({"process", target_checks(pid)});
   return found;
 }

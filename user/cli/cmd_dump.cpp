@@ -11,10 +11,12 @@
 #include "symbolizer/base/text.h"
 #include "user/cli/commands.h"
 #include "user/cli/dump_again.h"
+#include "user/cli/end_stuck.h"
 #include "user/cli/standard_streams.h"
 #include "user/cli/terminal.h"
 #include "user/cli/top_screen.h"
 #include "user/preflight/capabilities.h"
+#include "user/session/stuck_watch.h"
 #include "user/target/process.h"
 #include "user/target/state_word.h"
 
@@ -115,6 +117,7 @@ int run_dump(const CommandLine& line) {
   const DumpOptions& options = line.dump;
   Terminal terminal(line.quiet);
   keep_only_reading();
+  const StuckWatch watch(end_stuck);
   if (options.every_ns != 0) catch_top_signals();
   DumpAgain again;
   const Clock::time_point began = Clock::now();

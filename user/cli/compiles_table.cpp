@@ -154,6 +154,7 @@ void append_row(std::string& out, const HistoryRow& row, const CompileHistory& h
     append_detail(out, "failed",
                   fmt::format("{}: {}", row.fail_type.value_or(""), row.fail_reason.value_or("")));
   }
+  if (row.cudagraph_skip_reason) append_detail(out, "no CUDA graph", *row.cudagraph_skip_reason);
   if (row.backward_from_cache == true) {
     append_detail(out, "backward", "loaded from the cache too: it was not compiled");
   }

@@ -32,8 +32,7 @@ struct RawOptions {
   std::string event = "cpu-clock";
   GpuTexts gpu;
   long long frequency = kDefaultFrequencyHz;
-  bool no_children = false, no_native = false, no_svg = false, no_watchpoints = false,
-       no_direct_map = false;
+  bool no_children = false, no_native = false, no_watchpoints = false, no_direct_map = false;
   bool no_off_cpu = false;
   bool no_cmdlines = false;
   std::string compiles_pid, dump_pid, dump_every, top_pid, top_interval, doctor_pid;
@@ -113,7 +112,7 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
                                NativeLimits().table_bytes >> 20))
       ->type_name("SIZE");
   add_user_code(*verb, line.record.session.user_packages);
-  verb->add_flag("--no-svg", raw.no_svg, "do not draw call graphs (with Graphviz' dot)");
+  verb->add_flag("--svg", line.record.call_graphs, "draw call graphs as well (with Graphviz' dot)");
   verb->add_option("--decompiler", line.record.decompiler,
                    "Python with depyf, to decompile Dynamo's code (auto: that of PATH)")
       ->type_name("PYTHON");
@@ -297,7 +296,6 @@ Result<void> finish_record(CommandLine& line, const RawOptions& raw) {
   }
   if (line.record.session.native_limits.cache.empty())
     line.record.session.native_limits.cache = NativeLimits().cache;
-  line.record.call_graphs = !raw.no_svg;
   TRY(finish_trace_size(raw, line.record.max_trace_bytes));
   return {};
 }

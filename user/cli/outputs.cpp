@@ -43,16 +43,12 @@ class Outputs {
     find_dot_program();
   }
 
-  // What is to be printed, and report.txt.
+  // What is to be printed; report.txt has it, and profile tables behind it.
   std::string write_report() {
     ReportOptions options = report_options();
     std::string report = render_report(analysis_, options);
-    if (dot_.empty()) {  // the two tables stand in for the pictures
-      options.tables = true;
-      write_file(directory_, "report.txt", render_report(analysis_, options));
-    } else {
-      write_file(directory_, "report.txt", report);
-    }
+    options.tables = true;
+    write_file(directory_, "report.txt", render_report(analysis_, options));
     return report;
   }
 
@@ -64,7 +60,7 @@ class Outputs {
       else
         failed(made.error());
     }
-    write_file(directory_, "compiles.json", compiles_json(analysis_));
+    write_file(directory_, "compiles.json", compiles_json(analysis_, {}, options_.user_packages));
     write_operators();
     write_page();
     write_profiles();
@@ -278,6 +274,11 @@ Result<void> write_outputs(const OutputDirectory& directory, UniqueFd recording_
     if (!outputs.drawn().empty())
       terminal.line(fmt::format("                    call graph: {}/compiles/{}.svg", shown,
                                 outputs.drawn()));
+    else if (!options.call_graphs)
+      terminal.line(
+          fmt::format("                    call graph: dynprof-bpf export {} -f svg "
+                      "--compile {} -o FILE.svg",
+                      shown, attribution.label(first)));
   }
   if (outputs.generated() > 0)
     terminal.line(fmt::format("  generated/        {} files of code that torch made, by trace id",

@@ -19,7 +19,7 @@ namespace dynprof {
 inline constexpr const char* kRecordingName = "recording.dynprof";
 
 struct OutputOptions {
-  bool call_graphs = true;
+  bool call_graphs = false;
   bool print_report = false;
   bool cpu_only = false;                     // profiles without what was waited
   std::vector<std::string> user_packages{};  // see ReportOptions

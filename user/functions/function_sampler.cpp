@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 #include <signal.h>
 
 #include <chrono>
@@ -15,13 +14,13 @@
 #include "user/functions/function_writer.h"
 #include "user/preflight/capabilities.h"
 #include "user/process/process_table.h"
+#include "user/session/poll_pace.h"
 #include "user/session/sources.h"
 #include "user/target/clock.h"
 
 namespace dynprof {
 namespace {
 
-constexpr int kPollMs = 20;
 constexpr std::uint64_t kTickNs = 20'000'000;
 constexpr std::uint64_t kShowEveryNs = 500'000'000;
 constexpr auto kEndPatience = std::chrono::seconds(2);
@@ -86,10 +85,7 @@ class Sampling {
 
   // Reads what waits, for some milliseconds at most.
   void turn() {
-    if (all_read_) {
-      pollfd ring = {sources_.kernel->ring_fd(), POLLIN, 0};
-      poll(&ring, 1, kPollMs);
-    }
+    if (all_read_) wait_for_events(sources_.kernel->ring_fd(), pace_.wait_ns(monotonic_ns()));
     const std::uint64_t now_ns = monotonic_ns();
     all_read_ = sources_.kernel->consume([this](std::span<const std::byte> bytes) { take(bytes); },
                                          DrainBudget{});
@@ -131,6 +127,7 @@ class Sampling {
   template <class Other>
   void on(const Other&, FollowedProcess&) {}
   void on(const SampleView& view, FollowedProcess& process) {
+    pace_.sampled(view.sample);
     if (view.frames.empty()) return;
     ++samples_;
     const std::uint64_t end_ns = view.sample.header.time_ns;
@@ -142,6 +139,7 @@ class Sampling {
                 .stack = writer_.functions(encoder_.place(view, process).stack)});
   }
   void on(const WaitStackView& view, FollowedProcess& process) {
+    pace_.waited(view.stack.sample);
     if (sources_.off_cpu) sources_.off_cpu->on_stack(view.stack, process, encoder_);
   }
   void on(const dp_wait_event& event, FollowedProcess& process) {
@@ -162,6 +160,7 @@ class Sampling {
   ProcessTable processes_;
   SampleEncoder encoder_;
   FollowedProcess& target_;
+  PollPace pace_{sources_.events.period_ns};
   std::uint64_t since_ns_ = 0, next_tick_ns_ = 0, samples_ = 0;
   bool all_read_ = true;
 };

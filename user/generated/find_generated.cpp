@@ -151,8 +151,8 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
                              const GeneratedLimits& limits) {
   // Imported at the first compile.
   if (!objects.find_module(runtime.main_interpreter, "torch._dynamo.utils")) return {};
-  // Pages as they were when each was first asked for: a look at many small objects takes some reads of pages instead of
-  // several reads for each object, each of which takes the target's lock on its memory map. What was freed and reused
+  // Blocks of memory as they were when each was first asked for: a look at many small objects takes some reads of blocks
+  // instead of several reads for each object, each of which may take the target's lock on its memory map. What was freed and reused
   // during a look differs in the next one, and is left out.
   auto look = [&](const LookDeadline& deadline, std::vector<LiveGraph>& graphs) {
     SnapshotMemory pages(objects.memory());

@@ -105,7 +105,9 @@ class Printer {
       auto parts = python_.values().tuple_items(modules->back().value, 2);  // source, class
       if (parts && !parts->empty()) meta.module = text(parts->front());
     }
-    if (!meta.shape.empty() || meta.sequence || !meta.place.empty()) found_.has_meta = true;
+    // A module of torch.nn alone has no line of user code.
+    if (!meta.shape.empty() || meta.sequence || !meta.place.empty() || !meta.module.empty())
+      found_.has_meta = true;
     return meta;
   }
 

@@ -26,6 +26,11 @@ constexpr unsigned kSoonLooks = 50;
 // So many looks apart all mappings are read: a library may have taken the place of one of the same size.
 constexpr unsigned kLooksWhole = 10;
 
+// Until then CUPTI may refuse the library, and probes on calls are set instead.
+bool has_answered(const std::optional<dynprof_gpu_status>& status) {
+  return status && status->code != DYNPROF_GPU_OFF && status->code != DYNPROF_GPU_STARTING;
+}
+
 }  // namespace
 
 GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& targets,
@@ -84,10 +89,13 @@ void GpuCollector::look(pid_t pid, std::uint64_t now_ns) {
   Followed& process = followed(pid);
   if (process.left_out || process.gpu.tier() == GpuTier::kLibrary || now_ns < process.next_look_ns)
     return;
+  // It cannot have mapped CUDA yet, and most of what a compile starts has ended by the next look.
+  const bool just_begun = all_looked_at_ && process.looks == 0;
   const std::uint64_t apart_ns = process.looks++ < kSoonLooks
                                      ? std::max(kSoonNs, processes_.size() * kSoonPerProcessNs)
                                      : std::max(kLaterNs, processes_.size() * kLaterPerProcessNs);
   process.next_look_ns = now_ns + apart_ns;
+  if (just_begun) return;
   // Executable memory that is not the program's own (VmLib, read before the mappings): a library adds to it. To read that
   // is far cheaper than to read all mappings of a process that uses torch.
   auto field = read_status_field(pid, "VmLib");
@@ -126,7 +134,7 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
     if (!loaded) return failed(loaded.error());
     kernel_ = std::move(*loaded);
   }
-  if (auto attached = followed.gpu.attach(cuda, tier, *kernel_); !attached)
+  if (auto attached = followed.gpu.attach(cuda, *kernel_); !attached)
     return failed(attached.error());
   if (tier == GpuTier::kDriver)
     note_(
@@ -142,7 +150,8 @@ bool GpuCollector::probes_settled(pid_t pid) {
   if (loader_ && children_) return false;  // one may use CUDA at any time
   const auto at = processes_.find(pid);
   if (at != processes_.end() && at->second.left_out) return true;
-  if (at != processes_.end() && at->second.gpu.tier() == GpuTier::kLibrary) return !children_;
+  if (at != processes_.end() && at->second.gpu.tier() == GpuTier::kLibrary)
+    return !children_ && has_answered(at->second.gpu.status());
   // A process that has no CUDA by the time torch is there will not get it: it is no CUDA build.
   return mode_ == GpuMode::kAuto && cuda_of(pid).best() == GpuTier::kNone;
 }
@@ -163,7 +172,7 @@ struct GpuCollector::Receiver {
 
   SamplePlace place_of(const SampleView& launch);
   void on(const SampleView& launch);
-  void on(const dp_gpu_stub& stub) { gpu.stub(stub.header.tid, stub.function, stub.sp); }
+  void on(const dp_gpu_stub& stub) { gpu.calls().stub(stub.header.tid, stub.function, stub.sp); }
   void on(const GpuBatch& batch);
   void on(const GpuName& name) {
     if (name.id == DYNPROF_GPU_HOLDER)
@@ -172,7 +181,9 @@ struct GpuCollector::Receiver {
       gpu.name(name.id, writer.string(name.text));
   }
   void on(const dynprof_gpu_status& status) {
-    if (std::string line = gpu.on_status(status); !line.empty()) collector.note_(line);
+    std::string line = gpu.on_status(status);
+    line += gpu.stand_in(*collector.kernel_);
+    if (!line.empty()) collector.note_(line);
   }
 };
 
@@ -189,23 +200,27 @@ SamplePlace GpuCollector::Receiver::place_of(const SampleView& view) {
 }
 
 void GpuCollector::Receiver::on(const SampleView& view) {
-  const SamplePlace place = place_of(view);
+  const bool bare = view.sample.flags & DP_SAMPLE_GPU_BARE;
+  // Of a bare call the stack pointer comes there.
+  const auto correlation = bare ? 0 : static_cast<std::uint32_t>(view.sample.gpu_call);
+  if (!gpu.launched(view.sample.header.time_ns, correlation)) return;
+  const SamplePlace place = place_of(view);  // a later launch may refer to it
+  if (gpu.sees_twice(bare)) return;
   GpuLaunch launch;
   launch.time_ns = view.sample.header.time_ns;
   launch.thread =
       process.identity().threads().of(static_cast<pid_t>(view.sample.header.tid), writer);
-  launch.correlation = static_cast<std::uint32_t>(view.sample.gpu_call);
+  launch.correlation = correlation;
   launch.call = static_cast<std::uint32_t>(view.sample.gpu_call >> 32);
   launch.stack = place.stack;
   launch.context = place.context;
   if (view.sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
-  if (view.sample.flags & DP_SAMPLE_GPU_BARE) {
+  if (bare) {
     launch.flags |= kGpuCallBare;
-    launch.correlation = 0;  // the stack pointer came there
     std::uint64_t function = 0;
     if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
-      function =
-          gpu.take_stub(view.sample.header.tid, static_cast<std::uint32_t>(view.sample.gpu_call));
+      function = gpu.calls().take_stub(view.sample.header.tid,
+                                       static_cast<std::uint32_t>(view.sample.gpu_call));
     if (view.sample.flags & DP_SAMPLE_GPU_STUB && !view.native.empty()) function = view.native[0];
     if (function != 0) {
       launch.flags |= kGpuCallStub;
@@ -221,6 +236,7 @@ void GpuCollector::Receiver::on(const GpuBatch& batch) {
       collector.implausible_++;
       continue;
     }
+    if (gpu.after_end(record)) continue;
     if (const auto device = gpu.unseen_device(record)) write(*device);
     write(record);
   }

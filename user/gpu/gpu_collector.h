@@ -37,6 +37,8 @@ class GpuCollector {
   Result<void> load_libraries(bool children, const std::function<bool()>& stop_requested);
   // Looks at a process, if it is time to: it may have mapped CUDA, or more of it, since.
   void look(pid_t pid, std::uint64_t now_ns);
+  // From now on a process that was not looked at before has just begun.
+  void all_looked_at() { all_looked_at_ = true; }
   // Another program runs in it: exec.
   void forget(pid_t pid);
   // A copy of its parent: CUDA does not work in it, and the library sleeps.
@@ -86,6 +88,7 @@ class GpuCollector {
   Note note_;
   std::unique_ptr<GpuKernel> kernel_;
   std::map<pid_t, Followed> processes_;
+  bool all_looked_at_ = false;
   LaunchStacks stacks_;
   std::uint64_t lost_in_target_ = 0, capped_ = 0, implausible_ = 0, stacks_missing_ = 0;
 };

@@ -4,10 +4,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -15,16 +15,13 @@
 #include "user/gpu/usdt_notes.h"
 #include "user/target/clock.h"
 #include "user/target/function_offsets.h"
-#include "user/target/probe_offset.h"
+#include "user/target/process.h"
 
 namespace dynprof {
 namespace {
 
-constexpr std::string_view kLibraryName = "libdynprof_cupti.so";
 constexpr std::size_t kMaxNames = 1 << 16;
-constexpr std::uint64_t kSharedNs = 500'000'000;      // several flushes of the library
-constexpr std::size_t kMaxStubs = 4096;               // threads
-constexpr std::uint32_t kMaxRuntimeStack = 16 << 10;  // that libcudart uses above the driver's
+constexpr std::uint64_t kSharedNs = 500'000'000;  // several flushes of the library
 
 struct Wanted {
   GpuProbe probe;
@@ -37,79 +34,6 @@ constexpr std::array kWanted = {
     Wanted{GpuProbe::kName, "gpu_name", "4@%edi 8@%rsi 4@%edx"},
     Wanted{GpuProbe::kBatch, "gpu_batch", "8@%rdi 4@%esi"},
     Wanted{GpuProbe::kLaunch, "gpu_launch", "4@%edi 4@%esi 8@%rdx 4@%ecx"},
-};
-
-struct Function {
-  const char* symbol;
-  std::uint32_t cbid;     // as in cupti/calls_table.h
-  std::uint8_t stub = 0;  // which argument is the function that stands for the kernel, 0: none
-};
-// What starts work on a GPU without waiting for it. Functions a version does not have are left out.
-constexpr Function kDriver[] = {
-    {"cuLaunchKernel", 307},
-    {"cuLaunchKernel_ptsz", 442},
-    {"cuLaunchKernelEx", 652},
-    {"cuLaunchKernelEx_ptsz", 653},
-    {"cuLaunchCooperativeKernel", 477},
-    {"cuLaunchCooperativeKernel_ptsz", 478},
-    {"cuGraphLaunch", 514},
-    {"cuGraphLaunch_ptsz", 515},
-    {"cuMemcpyAsync", 306},
-    {"cuMemcpyAsync_ptsz", 418},
-    {"cuMemcpyHtoDAsync_v2", 277},
-    {"cuMemcpyHtoDAsync_v2_ptsz", 421},
-    {"cuMemcpyDtoHAsync_v2", 279},
-    {"cuMemcpyDtoHAsync_v2_ptsz", 422},
-    {"cuMemcpyDtoDAsync_v2", 281},
-    {"cuMemcpyDtoDAsync_v2_ptsz", 423},
-    {"cuMemcpyPeerAsync", 319},
-    {"cuMemcpyPeerAsync_ptsz", 426},
-    {"cuMemsetD8Async", 216},
-    {"cuMemsetD8Async_ptsz", 428},
-    {"cuMemsetD16Async", 218},
-    {"cuMemsetD16Async_ptsz", 429},
-    {"cuMemsetD32Async", 220},
-    {"cuMemsetD32Async_ptsz", 430},
-};
-// __cudaLaunchKernel of CUDA 13 jumps to cudaLaunchKernel: probing both would count twice.
-constexpr Function kRuntime[] = {
-    {"cudaLaunchKernel", 211, 1},
-    {"cudaLaunchKernel_ptsz", 214, 1},
-    {"cudaLaunchKernelExC", 430, 2},
-    {"cudaLaunchKernelExC_ptsz", 431, 2},
-    {"cudaLaunchCooperativeKernel", 269, 1},
-    {"cudaLaunchCooperativeKernel_ptsz", 270, 1},
-    {"cudaGraphLaunch", 311},
-    {"cudaGraphLaunch_ptsz", 312},
-    {"cudaMemcpyAsync", 41},
-    {"cudaMemcpyAsync_ptsz", 225},
-    {"cudaMemsetAsync", 51},
-    {"cudaMemsetAsync_ptsz", 235},
-};
-
-// A library of CUDA's that the process maps, and where these functions lie in it.
-struct CallPlaces {
-  UniqueFd file;
-  std::vector<std::optional<FunctionPlace>> found;
-  bool calls_emulated = false;
-
-  std::uint64_t probe_at(std::size_t function) const {
-    return probe_offset(file.get(), found[function]->offset, ProbeReads::kArguments,
-                        calls_emulated);
-  }
-
-  static Result<CallPlaces> find(pid_t pid, const Mapping& mapping,
-                                 std::span<const Function> functions) {
-    CallPlaces places;
-    ASSIGN_OR_RETURN(places.file, open_mapped_file(pid, mapping));
-    std::vector<std::string_view> names;
-    for (const Function& function : functions) names.emplace_back(function.symbol);
-    auto found = find_functions(places.file.get(), names);
-    if (!found) return error(fmt::format("{} {}", mapping.path, found.error().what));
-    places.found = *std::move(found);
-    places.calls_emulated = !has_shadow_stack(pid);
-    return places;
-  }
 };
 
 // Linux 6.18 and later make a call of a probe on a five-byte nop: its system call says where it does not
@@ -151,39 +75,38 @@ bool is_gone(pid_t pid) {
 
 }  // namespace
 
-GpuTier CudaMappings::best() const {
-  return library   ? GpuTier::kLibrary
-         : driver  ? GpuTier::kDriver
-         : runtime ? GpuTier::kRuntime
-                   : GpuTier::kNone;
-}
-
-CudaMappings find_cuda(const std::vector<Mapping>& mappings) {
-  CudaMappings found;
-  for (const Mapping& mapping : mappings) {
-    if (!mapping.executable || !mapping.is_file()) continue;
-    const std::string_view name =
-        std::string_view(mapping.path).substr(mapping.path.rfind('/') + 1);
-    if (name == kLibraryName) found.library = mapping;
-    if (name.starts_with("libcuda.so")) found.driver = mapping;
-    if (name.starts_with("libcudart.so")) found.runtime = mapping;
-  }
-  return found;
-}
-
-Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuTier tier, GpuKernel& kernel) {
-  if (!probes_.empty()) close_together(std::move(probes_));
-  probes_.clear();
+Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuKernel& kernel) {
+  calls_.remove();
   tier_ = GpuTier::kNone;
-  if (tier == GpuTier::kLibrary) {
+  if (cuda.library)
     TRY(attach_library(*cuda.library, kernel));
-  } else {
-    const bool driver = tier == GpuTier::kDriver;
-    TRY(attach_calls(driver ? *cuda.driver : *cuda.runtime, driver, kernel));
-    if (driver && cuda.runtime) attach_stubs(*cuda.runtime, kernel);
-  }
-  tier_ = tier;
+  else
+    TRY(calls_.attach(cuda, kernel));
+  tier_ = cuda.best();
   return {};
+}
+
+// CUPTI is somebody else's, or not there. The library tries again, so this may be for a while.
+std::string GpuProcess::stand_in(GpuKernel& kernel) {
+  if (detaching_ || !refused() || std::exchange(stood_in_, true)) return {};
+  const auto mappings = read_mappings(pid_);
+  const CudaMappings cuda = mappings ? find_cuda(*mappings) : CudaMappings();
+  if (!cuda.driver) return {};
+  if (auto attached = calls_.attach(cuda, kernel); !attached)
+    return fmt::format("; its launches are not recorded either: {}", attached.error().what);
+  return "; meanwhile its launches are recorded by probes, without times on the GPU";
+}
+
+bool GpuProcess::refused() const {
+  return status_ &&
+         (status_->code == DYNPROF_GPU_NO_CUPTI || status_->code == DYNPROF_GPU_TOO_OLD ||
+          status_->code == DYNPROF_GPU_BUSY || status_->code == DYNPROF_GPU_FAILED);
+}
+
+bool GpuProcess::sees_twice(bool by_probe) {
+  if (tier_ != GpuTier::kLibrary) return false;
+  library_calls_ |= !by_probe;
+  return by_probe && library_calls_;
 }
 
 Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kernel) {
@@ -213,67 +136,23 @@ Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kerne
   return {};
 }
 
-Result<void> GpuProcess::attach_calls(const Mapping& mapping, bool driver, GpuKernel& kernel) {
-  const auto domain = driver ? DYNPROF_GPU_DRIVER : DYNPROF_GPU_RUNTIME;
-  const std::span<const Function> functions =
-      driver ? std::span<const Function>(kDriver) : std::span<const Function>(kRuntime);
-  ASSIGN_OR_RETURN(const CallPlaces places, CallPlaces::find(pid_, mapping, functions));
-  const std::string path = path_of_open_file(places.file.get());
-  Result<void> first;
-  for (std::size_t i = 0; i < functions.size(); ++i) {
-    if (!places.found[i]) continue;
-    const std::uint64_t cookie =
-        DYNPROF_GPU_CALL(domain, functions[i].cbid) | DP_GPU_COOKIE_ARGUMENT(functions[i].stub);
-    auto probe = kernel.attach_call(
-        {.pid = pid_, .path = path, .offset = places.probe_at(i), .cookie = cookie}, false);
-    if (probe) {
-      probes_.push_back(std::move(*probe));
-    } else if (first) {
-      Error failure = std::move(probe).error();
-      failure.what += fmt::format(" ({})", functions[i].symbol);
-      first = std::move(failure);
-    }
-  }
-  if (!probes_.empty()) return {};
-  if (!first) return first;
-  return error(fmt::format("{} in process {} has none of the functions that start GPU work",
-                           mapping.path, pid_));
-}
-
-// Where a probe cannot be set launches stay without a name.
-void GpuProcess::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
-  const auto places = CallPlaces::find(pid_, runtime, kRuntime);
-  if (!places) return;
-  const std::string path = path_of_open_file(places->file.get());
-  for (std::size_t i = 0; i < std::size(kRuntime); ++i) {
-    if (kRuntime[i].stub == 0 || !places->found[i]) continue;
-    const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(kRuntime[i].stub);
-    if (auto probe = kernel.attach_call(
-            {.pid = pid_, .path = path, .offset = places->probe_at(i), .cookie = cookie}, true))
-      probes_.push_back(std::move(*probe));
-  }
-}
-
-void GpuProcess::stub(std::uint32_t tid, std::uint64_t function, std::uint64_t sp) {
-  if (stubs_.size() >= kMaxStubs) stubs_.clear();
-  stubs_[tid] = {function, sp};
-}
-
-// A launch that failed inside the runtime leaves its stub behind. The next call into the driver does not belong
-// to it: that is made from another place on the stack.
-std::uint64_t GpuProcess::take_stub(std::uint32_t tid, std::uint32_t sp) {
-  const auto at = stubs_.find(tid);
-  if (at == stubs_.end()) return 0;
-  const Stub found = at->second;
-  stubs_.erase(at);
-  return static_cast<std::uint32_t>(found.sp) - sp <= kMaxRuntimeStack ? found.function : 0;
-}
-
 void GpuProcess::begin_detach() {
   detaching_ = true;
   detach_begin_ns_ = monotonic_ns();
   off_ = tier_ != GpuTier::kLibrary;
   launch_.reset();
+}
+
+bool GpuProcess::launched(std::uint64_t time_ns, std::uint32_t correlation) {
+  if (detaching_ && time_ns >= detach_begin_ns_) return false;
+  last_launch_ = std::max(last_launch_, correlation);
+  return true;
+}
+
+bool GpuProcess::after_end(const dynprof_gpu_record& record) const {
+  if (!detaching_ || record.start_ns < detach_begin_ns_) return false;
+  if (record.kind == DYNPROF_GPU_CALL_RECORD) return true;
+  return record.kind != DYNPROF_GPU_DEVICE && record.correlation > last_launch_;
 }
 
 bool GpuProcess::settled() const {
@@ -290,6 +169,7 @@ bool GpuProcess::is_shared() const {
 }
 
 void GpuProcess::finish_detach() {
+  calls_.remove();
   close_together(std::move(probes_));
   probes_.clear();
   tier_ = GpuTier::kNone;
@@ -298,6 +178,11 @@ void GpuProcess::finish_detach() {
 std::string GpuProcess::on_status(const dynprof_gpu_status& status) {
   status_ = status;
   if (detaching_ && status.code == DYNPROF_GPU_OFF) off_ = true;
+  library_calls_ = status.code == DYNPROF_GPU_ON;
+  if (library_calls_) {
+    calls_.remove();
+    stood_in_ = false;
+  }
   if (std::exchange(told_, status.code) == status.code) return {};
   const std::string who = fmt::format("GPU work of process {}", pid_);
   switch (status.code) {

@@ -51,6 +51,17 @@ std::string loaded_note(pid_t pid, const Loaded& loaded) {
   return text;
 }
 
+std::string not_loaded_note(pid_t pid, const Error& why, bool stopped) {
+  std::string text =
+      fmt::format("libdynprof_cupti.so was not loaded into {}: {}", name_of(pid), why.what);
+  if (stopped) return text;
+  return text + "; " +
+         (why.hint.empty()
+              ? fmt::format("for times on the GPU, start the job with CUDA_INJECTION64_PATH={}",
+                            gpu_library_path())
+              : why.hint);
+}
+
 }  // namespace
 
 CudaMappings cuda_of(pid_t pid) {
@@ -124,11 +135,10 @@ bool LibraryLoader::begin(pid_t pid) {
 void LibraryLoader::load(pid_t pid) {
   const auto loaded = load_into_python(pid, gpu_library_path(),
                                        {.stop_requested = [this] { return stop_.load(); }});
-  Outcome outcome{.pid = pid,
-                  .note = loaded ? loaded_note(pid, *loaded)
-                                 : fmt::format("libdynprof_cupti.so was not loaded into {}: {}",
-                                               name_of(pid), loaded.error().what),
-                  .loaded = loaded.has_value()};
+  Outcome outcome{
+      .pid = pid,
+      .note = loaded ? loaded_note(pid, *loaded) : not_loaded_note(pid, loaded.error(), stop_),
+      .loaded = loaded.has_value()};
   const std::lock_guard lock(mutex_);
   ended_.push_back(std::move(outcome));
   --running_;

@@ -72,7 +72,8 @@ struct HistoryRow {
   std::vector<HistoryPhase> phases;
   std::vector<std::string> restart_reasons;
   std::optional<std::string> recompile_reason, fail_type, fail_reason;
-  std::vector<std::size_t> graph_breaks;  // of CompileHistory::graph_breaks
+  std::optional<std::string> cudagraph_skip_reason;  // where torch has it: 2.13 and 2.15 do
+  std::vector<std::size_t> graph_breaks;             // of CompileHistory::graph_breaks
   CacheUse cache;
   // Of a forward that came out of AOTAutogradCache: whether its backward did as well, so that there
   // is and will be no row of it.

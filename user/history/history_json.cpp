@@ -159,7 +159,8 @@ Json row_json(const HistoryRow& row, const CompileHistory& history, Texts* texts
               {"generated", Json::array()},
               {"source", "history"},
               {"cache", cache_json(row.cache)},
-              {"backward_from_cache", or_null(row.backward_from_cache)}};
+              {"backward_from_cache", or_null(row.backward_from_cache)},
+              {"cudagraph_skip_reason", optional_text(row.cudagraph_skip_reason)}};
   if (!texts) return object;
   Json metrics = Json::object();
   for (const auto& [name, value] : row.metrics) {

@@ -154,6 +154,7 @@ void interpret_metrics(HistoryRow& row, std::int64_t monotonic_offset_us) {
   row.recompile_reason = text_metric(row, "recompile_reason");
   row.fail_type = text_metric(row, "fail_type");
   row.fail_reason = text_metric(row, "fail_reason");
+  row.cudagraph_skip_reason = text_metric(row, "cudagraph_skip_reason");
   if (const MetricValue* reasons = find_metric(row, "restart_reasons")) {
     for (const RemoteValue& reason : reasons->items) {
       if (reason.kind == RemoteValue::Kind::kStr) row.restart_reasons.push_back(reason.text);

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,8 +12,11 @@
 #include <vector>
 
 #include "symbolizer/base/text.h"
+#include "symbolizer/base/unique_fd.h"
+#include "user/inject/folder_guard.h"
 #include "user/inject/target_folder.h"
 #include "user/inject/target_memory.h"
+#include "user/target/awaiting_target.h"
 #include "user/target/process.h"
 #include "user/target/python_layouts.h"
 #include "user/target/remote_memory.h"
@@ -28,8 +32,9 @@ constexpr std::uint64_t kMaxStruct = 1U << 24;
 constexpr std::chrono::milliseconds kPoll{2};
 // A script that was taken up when it was cancelled still has to be opened.
 constexpr std::chrono::milliseconds kAfterCancel{300};
+// From when the interpreter has taken up the request until it opens the script. An audit hook may refuse that.
+constexpr std::chrono::milliseconds kUntilOpened{2000};
 constexpr const char* kScript = "load.py";
-constexpr const char* kResult = "result";
 constexpr std::string_view kLoadedWord = "loaded";
 
 // Fields of _Py_DebugOffsets by their number, all of them u64.
@@ -101,6 +106,26 @@ class Request {
   ProcessMemory memory_;
   std::uint64_t thread_;
   ScriptPlaces places_;
+};
+
+// Whether a file has been opened since.
+class OpenWatch {
+ public:
+  OpenWatch(pid_t pid, const std::string& path)
+      : events_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    const AwaitingTarget awaiting(pid);
+    if (!events_ || ::inotify_add_watch(events_.get(), path.c_str(), IN_OPEN) < 0) opened_ = true;
+  }
+  // True also where the kernel has no room for another watch.
+  bool opened() {
+    std::array<char, 512> buffer;
+    opened_ = opened_ || ::read(events_.get(), buffer.data(), buffer.size()) > 0;
+    return opened_;
+  }
+
+ private:
+  UniqueFd events_;
+  bool opened_ = false;
 };
 
 // What the script has written so far; its process may write anything.
@@ -220,13 +245,15 @@ Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& li
     TRY(folder.put_copy(name, library));
     path = folder.path_of(name);
   }
-  ASSIGN_OR_RETURN(const UniqueFd result, folder.put_empty(kResult));
-  TRY(folder.put_text(kScript, loading_script(path, folder.path_of(kResult), ids.back())));
+  TRY(folder.put_text(kScript, loading_script(path, folder.path_of(kAnswerFile), ids.back())));
+  // Last: once it is there, the folder stays until it has been written to, also if this program is killed.
+  ASSIGN_OR_RETURN(const UniqueFd result, folder.put_empty(kAnswerFile));
 
+  OpenWatch script(pid, folder.own_path_of(kScript));
   Request request(pid, *thread, places);
   auto deadline = Clock::now() + limits.safe_point;
   TRY(request.make(folder.path_of(kScript), deadline));
-  for (bool begun = false;;) {
+  for (bool begun = false, opened = false;;) {
     if (const std::string text = read_result(result.get()); text == kLoadedWord)
       return Loaded{.how = "by its interpreter's remote debugging interface"};
     else if (!text.empty())
@@ -235,10 +262,17 @@ Result<Loaded> load_by_script(const PythonRuntime& python, const std::string& li
     if (!pending) return error(fmt::format("process {} has ended", pid));
     if (*pending == 0 && !begun) {
       begun = true;
+      deadline = Clock::now() + kUntilOpened;
+    }
+    if (begun && !opened && script.opened()) {
+      opened = true;
       deadline = Clock::now() + limits.loading;
     }
     const bool stop = limits.stop();
     if (stop || Clock::now() >= deadline) {
+      if (begun && !opened && !stop)
+        return not_loaded(
+            pid, "it did not open the script for that; an audit hook of the program may refuse it");
       if (begun && !stop) return not_loaded(pid, "it began, and did not end in time");
       TRY(request.cancel());
       std::this_thread::sleep_for(kAfterCancel);

@@ -60,9 +60,11 @@ Result<TargetFolder> TargetFolder::create(pid_t pid) {
     auto parent = look_up_below(root.get(), place);
     if (!parent || !check_server(parent->get(), pid) || !executes(parent->get())) continue;
     const std::string name = random_name();
+    auto guard = FolderGuard::start(parent->get(), name);
     const AwaitingTarget awaiting(pid);
     if (::mkdirat(parent->get(), name.c_str(), 0700) != 0) continue;
-    TargetFolder created(pid, std::move(*parent), fmt::format("{}/{}", place, name));
+    TargetFolder created(pid, std::move(*parent), fmt::format("{}/{}", place, name),
+                         std::move(guard));
     created.folder_.reset(::openat(created.parent_.get(), name.c_str(),
                                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     struct stat status {};
@@ -76,12 +78,17 @@ Result<TargetFolder> TargetFolder::create(pid_t pid) {
                "mount /tmp or /dev/shm without noexec");
 }
 
+TargetFolder::TargetFolder(pid_t pid, UniqueFd parent, std::string path,
+                           std::unique_ptr<FolderGuard> guard)
+    : pid_(pid), parent_(std::move(parent)), path_(std::move(path)), guard_(std::move(guard)) {}
+
 TargetFolder::TargetFolder(TargetFolder&& other) noexcept
     : pid_(other.pid_),
       parent_(std::move(other.parent_)),
       folder_(std::move(other.folder_)),
       path_(std::move(other.path_)),
-      names_(std::exchange(other.names_, {})) {}
+      names_(std::exchange(other.names_, {})),
+      guard_(std::move(other.guard_)) {}
 
 TargetFolder::~TargetFolder() {
   if (!parent_) return;
@@ -93,6 +100,10 @@ TargetFolder::~TargetFolder() {
 
 std::string TargetFolder::path_of(std::string_view name) const {
   return fmt::format("{}/{}", path_, name);
+}
+
+std::string TargetFolder::own_path_of(std::string_view name) const {
+  return fmt::format("/proc/self/fd/{}/{}", folder_.get(), name);
 }
 
 Result<UniqueFd> TargetFolder::create_file(const std::string& name, int flags) {

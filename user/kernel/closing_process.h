@@ -1,8 +1,7 @@
 // A process that closes descriptors of probes, also when this program is killed. The kernel removes a uprobe when the
 // last descriptor of it is closed, and reads the target's page for that. In a task with a fatal signal that read is
 // interrupted, and the kernel gives up ("failed to unregister, leaking uprobe" in its log, seen on Linux 6.18): the
-// breakpoint would stay in the target. So another process closes them. It shares the table of descriptors
-// (CLONE_FILES): if this program is killed, nothing is closed before the other process ends too, without a signal.
+// breakpoint would stay in the target. So another process closes them, and ends without a signal.
 #pragma once
 
 #include <sys/types.h>
@@ -12,12 +11,11 @@
 
 #include "symbolizer/base/result.h"
 #include "symbolizer/base/unique_fd.h"
+#include "user/kernel/outliving_process.h"
 
 namespace dynprof {
 
-// The process has no capability, is in a session of its own, and neither its name nor the first word of its command
-// line is that of this program, so SIGKILL to a process group, or by name, does not end both. With root's rights it also
-// leaves the control group, for the root group. For one thread.
+// For one thread.
 class ClosingProcess {
  public:
   // Early: it is a copy of this program's memory as it is now.
@@ -34,20 +32,14 @@ class ClosingProcess {
   // open still is closed when that can be done, or when this program ends.
   bool wait();
 
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_->pid(); }
 
  private:
-  struct Channel {
-    UniqueFd program;       // a pidfd of this program
-    UniqueFd ours, theirs;  // a socket pair
-  };
-  ClosingProcess(Channel channel, UniqueFd process, pid_t pid);
-  static void serve(const Channel& channel);
+  ClosingProcess(UniqueFd ours, UniqueFd theirs, std::unique_ptr<OutlivingProcess> process);
 
-  // The process uses these by their numbers: they stay open as long as it lives.
-  Channel channel_;
-  UniqueFd process_;  // a pidfd of it
-  pid_t pid_;
+  // A socket pair. The process uses its end by its number: it stays open as long as the process lives.
+  UniqueFd ours_, theirs_;
+  std::unique_ptr<OutlivingProcess> process_;
   bool answers_ = true;
 };
 

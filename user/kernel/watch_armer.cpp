@@ -2,8 +2,6 @@
 
 #include <bpf/libbpf.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 
 #include <utility>
 
+#include "user/kernel/thread_priority.h"
 #include "user/target/clock.h"
 
 namespace dynprof {
@@ -35,10 +34,9 @@ WatchArmer::~WatchArmer() {
 
 void WatchArmer::run() {
   ::prctl(PR_SET_NAME, "dynprof-watch");
-  // It needs some microseconds per compile, at the highest priority.
-  sched_param parameters = {};
-  parameters.sched_priority = 1;
-  pthread_setschedparam(pthread_self(), SCHED_FIFO, &parameters);
+  // It needs some microseconds per compile, and soon. Not with a real-time priority: such a thread would take its CPU from
+  // the target where another one is idle.
+  set_thread_priority(kFirstNice, kShortestSliceNs, WakePolicy::kPreempts);
   while (true) {
     pollfd waits[2] = {{stop_.get(), POLLIN, 0}, {ring_buffer__epoll_fd(ring_.get()), POLLIN, 0}};
     poll(waits, 2, -1);

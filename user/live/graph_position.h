@@ -1,5 +1,5 @@
 // Which node of how many Inductor is at while it lowers a graph: the local `n` of GraphLowering.run_node, looked
-// up in the list of the graph's nodes. The list is walked once for each graph, through copies of whole pages.
+// up in the list of the graph's nodes. The list is walked once for each graph, through copies of blocks of memory.
 // Read in torch 2.6 to 2.14; tested with 2.13.
 #pragma once
 

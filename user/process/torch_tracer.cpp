@@ -92,6 +92,7 @@ bool TorchTracer::look_for_phases(const dp_phase_event& event) {
 void TorchTracer::on(const dp_phase_event& event, RecordingWriter& writer) {
   if (event.edge == DP_PHASE_TOO_OFTEN) {
     probes_.give_up_clock(process_.identity.pid());
+    facts_.not_told_any_more();
     if (auto process = watched(writer)) watch_.finish(*process, event.header.time_ns);
     return;
   }

@@ -42,6 +42,7 @@ void EventRouter::Handlers::on(const SampleView& view) {
   // New: its fork event was lost, or a sample taken just before its exit comes after it.
   FollowedProcess& process = to.processes.follow(pid, 0);
   to.processes.inherit(pid);
+  to.pace.sampled(view.sample);
   to.encoder.encode(view, process);
   to.processes.sampled(process, view.sample.header.time_ns);
   if (to.native) to.native->look_for_code(view.sample, process);
@@ -50,6 +51,7 @@ void EventRouter::Handlers::on(const SampleView& view) {
 void EventRouter::Handlers::on(const WaitStackView& view) {
   FollowedProcess* process = process_of(view.stack.sample.header);
   if (!to.off_cpu || !process) return;
+  to.pace.waited(view.stack.sample);
   to.off_cpu->on_stack(view.stack, *process, to.encoder);
   if (to.native) to.native->look_for_code(view.stack.sample, *process);
 }
@@ -83,6 +85,7 @@ void EventRouter::Handlers::on(const ProcessEventView& view) {
   const dp_process_event& event = view.event;
   const auto pid = static_cast<pid_t>(event.header.pid);
   to.lives.event(view, to.writer);
+  to.pace.hurry(event.header.time_ns);
   switch (event.header.kind) {
     case DP_EVENT_FORK:
       to.processes.forked(pid, static_cast<pid_t>(event.parent_pid));

@@ -14,6 +14,7 @@
 #include "user/process/sample_encoder.h"
 #include "user/session/exec_rate.h"
 #include "user/session/notes.h"
+#include "user/session/poll_pace.h"
 #include "user/session/session_losses.h"
 #include "user/session/targets.h"
 #include "user/waits/off_cpu.h"
@@ -33,6 +34,7 @@ class EventRouter {
     OffCpu* off_cpu;       // null: waits are not recorded
     NativeSpaces* native;  // null: native stacks are not recorded
     SessionLosses& losses;
+    PollPace& pace;
     Notes& notes;
     bool launched;  // the target's first exec is the command itself
   };

@@ -79,6 +79,7 @@ Result<void> ProcessFollower::begin() {
   sources_.attach_off_cpu(processes_, notes_);
   TRY(sources_.begin_sampling());
   look_for_gpus(monotonic_ns(), start_ns_ + kFirstLooksNs);
+  sources_.gpu->all_looked_at();
   return {};
 }
 

@@ -1,19 +1,22 @@
-// The priority of the thread that reads events: as it was started while it keeps up, the highest while the ring is filling
-// up. So it takes a CPU from the target only where events, or names of what was freed meanwhile, would be lost.
+// The priority of the thread that reads events: while it keeps up it does not preempt what runs, and has the nice value that
+// it was started with; while the ring is filling up it has the highest. So it takes a CPU from the target only where events,
+// or names of what was freed meanwhile, would be lost.
 #pragma once
 
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstdint>
+
+#include "user/kernel/thread_priority.h"
 
 namespace dynprof {
 
 // Of the calling thread, which uses it alone. Needs CAP_SYS_NICE; without it nothing changes.
 class ReaderPriority {
  public:
-  ReaderPriority() : before_(getpriority(PRIO_PROCESS, 0)) {}
+  ReaderPriority() : before_(getpriority(PRIO_PROCESS, 0)) {
+    set_thread_priority(before_, 0, WakePolicy::kWaits);
+  }
   ~ReaderPriority() { lower(); }
   ReaderPriority(const ReaderPriority&) = delete;
   ReaderPriority& operator=(const ReaderPriority&) = delete;
@@ -27,34 +30,18 @@ class ReaderPriority {
       lower();
     }
   }
-  // The shortest slice lets a waking thread preempt (Linux 6.12; older kernels look at the nice value alone).
   void raise() {
-    if (!raised_) set(-20, kShortestSliceNs);
+    if (!raised_) set_thread_priority(kFirstNice, kShortestSliceNs, WakePolicy::kPreempts);
     raised_ = true;
   }
   void lower() {
-    if (raised_) set(before_, 0);
+    if (raised_) set_thread_priority(before_, 0, WakePolicy::kWaits);
     raised_ = false;
   }
 
  private:
-  static constexpr std::uint64_t kShortestSliceNs = 100'000;
   static constexpr std::uint64_t kLateNs = 10'000'000;
   static constexpr std::uint64_t kCalmNs = 1'000'000'000;
-
-  static void set(int nice, std::uint64_t slice_ns) {
-    struct {  // struct sched_attr of linux/sched/types.h, which glibc's headers clash with
-      std::uint32_t size = 48;
-      std::uint32_t policy = 0;  // SCHED_OTHER
-      std::uint64_t flags = 0;
-      std::int32_t nice = 0;
-      std::uint32_t priority = 0;
-      std::uint64_t runtime = 0, deadline = 0, period = 0;
-    } attributes;
-    attributes.nice = nice;
-    attributes.runtime = slice_ns;
-    if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0) setpriority(PRIO_PROCESS, 0, nice);
-  }
 
   int before_;
   bool raised_ = false;

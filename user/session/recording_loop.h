@@ -10,6 +10,7 @@
 #include "user/process/sample_encoder.h"
 #include "user/session/event_router.h"
 #include "user/session/notes.h"
+#include "user/session/poll_pace.h"
 #include "user/session/process_follower.h"
 #include "user/session/reader_priority.h"
 #include "user/session/session.h"
@@ -64,6 +65,7 @@ class RecordingLoop {
   LoopParts parts_;
   std::uint64_t since_ns_;
   StopRules stop_;
+  PollPace pace_;
   NativeFrames native_;
   SampleEncoder encoder_;
   SessionLosses losses_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "symbolizer/base/unique_fd.h"
+#include "user/kernel/thread_priority.h"
 #include "user/preflight/capabilities.h"
 #include "user/stacks/native_worker.h"
 #include "user/target/clock.h"
@@ -128,6 +129,7 @@ class ThreadedNativeUnwind final : public NativeUnwind {
 
   static void work(Queue& queue, NativeMaps maps, const NativeLimits& limits) {
     ::prctl(PR_SET_NAME, "dynprof-unwind");
+    set_background_priority();  // inherited by the threads that make tables
     keep_only_reading(/*maps=*/true);
     auto cache = TableCache::open(limits.cache);
     NativeWorker worker(std::move(maps), pool_threads(), cache ? cache->get() : nullptr,

@@ -35,12 +35,4 @@ inline std::int64_t realtime_offset_ns() {
   return offset;
 }
 
-// For poll(2): how many milliseconds there are until then, `at_most` if more.
-inline int ms_until(std::uint64_t time_ns, int at_most) {
-  const std::uint64_t now = monotonic_ns();
-  if (time_ns <= now) return 0;
-  const std::uint64_t ms = (time_ns - now + 999'999) / 1'000'000;
-  return ms < static_cast<std::uint64_t>(at_most) ? static_cast<int>(ms) : at_most;
-}
-
 }  // namespace dynprof

@@ -275,8 +275,10 @@ bool has_ended(pid_t pid) {
   if (!stat) return stat.error().errno_value == ESRCH;
   if (stat->zombie()) return true;
   // Between the end of its memory and that of the process it has no mappings, or they cannot be read.
-  const auto mappings = read_mappings(pid);
-  return mappings ? mappings->empty() : mappings.error().errno_value == ESRCH;
+  const AwaitingTarget awaiting(pid);
+  const auto maps = read_file(fmt::format("/proc/{}/maps", pid), 1);
+  if (maps) return maps->empty();
+  return maps.error().errno_value == ENOENT || maps.error().errno_value == ESRCH;
 }
 
 Error ended_error(pid_t pid) {

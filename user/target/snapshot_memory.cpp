@@ -3,84 +3,92 @@
 #include <algorithm>
 #include <cstring>
 
+#include "user/target/in_place_reader.h"
+
 namespace dynprof {
 
+std::size_t SnapshotMemory::usual_block_bytes() {
+  return InPlaceReader::installed() ? kSmallBytes : kPageBytes;
+}
+
 void SnapshotMemory::clear() {
-  pages_.clear();
+  blocks_.clear();
   index_.clear();
 }
 
 void SnapshotMemory::renew() {
-  std::erase_if(pages_,
-                [&](const Page& page) { return !page.there || page.unused >= kept_renewals_; });
+  std::erase_if(blocks_,
+                [&](const Block& block) { return !block.there || block.unused >= kept_renewals_; });
   // Neighbours next to each other, so that they are read as one range.
-  std::sort(pages_.begin(), pages_.end(),
-            [](const Page& a, const Page& b) { return a.address < b.address; });
+  std::sort(blocks_.begin(), blocks_.end(),
+            [](const Block& a, const Block& b) { return a.address < b.address; });
   index_.clear();
-  for (std::size_t i = 0; i < pages_.size(); ++i) {
-    ++pages_[i].unused;
-    index_[pages_[i].address] = i;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    ++blocks_[i].unused;
+    index_[blocks_[i].address] = i;
   }
   fetch(0);
 }
 
 void SnapshotMemory::fetch(std::size_t first) {
-  if (bytes_.size() < pages_.size() * kPageBytes) bytes_.resize(pages_.size() * kPageBytes);
+  const std::size_t bytes = blocks_.size() * block_bytes_;
+  if (bytes_.size() < bytes) bytes_.resize(bytes);
   // The kernel takes the target's lock on its memory map once for each range.
   std::vector<RemoteRange> ranges;
-  std::size_t pages = 0;  // of the last range
-  for (std::size_t i = first; i < pages_.size(); ++i) {
-    const bool follows = i > first && pages < kMaxRangePages &&
-                         pages_[i].address == pages_[i - 1].address + kPageBytes;
-    pages = follows ? pages + 1 : 1;
+  std::size_t size = 0;  // of the last range
+  for (std::size_t i = first; i < blocks_.size(); ++i) {
+    const bool follows = i > first && size < kMaxRangeBytes &&
+                         blocks_[i].address == blocks_[i - 1].address + block_bytes_;
+    size = follows ? size + block_bytes_ : block_bytes_;
     if (follows)
-      ranges.back().into = std::span(ranges.back().into.data(), pages * kPageBytes);
+      ranges.back().into = std::span(ranges.back().into.data(), size);
     else
-      ranges.push_back({pages_[i].address, std::span(bytes_of(i), kPageBytes)});
+      ranges.push_back({blocks_[i].address, std::span(bytes_of(i), block_bytes_)});
   }
   memory_.read_many(ranges);
-  std::vector<std::size_t> behind;  // a page of the same range that cannot be read
-  std::size_t page = first;
+  std::vector<std::size_t> behind;  // a block of the same range that cannot be read
+  std::size_t block = first;
   for (const RemoteRange& range : ranges) {
-    const std::size_t read = range.done / kPageBytes;
-    for (std::size_t i = 0; i < range.into.size() / kPageBytes; ++i, ++page) {
-      pages_[page].there = i < read;
-      if (i > read) behind.push_back(page);
+    const std::size_t read = range.done / block_bytes_;
+    for (std::size_t i = 0; i < range.into.size() / block_bytes_; ++i, ++block) {
+      blocks_[block].there = i < read;
+      if (i > read) behind.push_back(block);
     }
   }
   if (behind.empty()) return;
   ranges.clear();
   for (std::size_t i : behind)
-    ranges.push_back({pages_[i].address, std::span(bytes_of(i), kPageBytes)});
+    ranges.push_back({blocks_[i].address, std::span(bytes_of(i), block_bytes_)});
   memory_.read_many(ranges);
-  for (std::size_t i = 0; i < behind.size(); ++i) pages_[behind[i]].there = ranges[i].complete();
+  for (std::size_t i = 0; i < behind.size(); ++i) blocks_[behind[i]].there = ranges[i].complete();
 }
 
-std::size_t SnapshotMemory::find(std::uint64_t address) {
-  auto [place, added] = index_.try_emplace(address, pages_.size());
+std::optional<std::size_t> SnapshotMemory::find(std::uint64_t address) {
+  auto [place, added] = index_.try_emplace(address, blocks_.size());
   if (added) {
-    if (pages_.size() == kMaxPages) {
+    if (full()) {
       index_.erase(place);
-      return kMaxPages;
+      return std::nullopt;
     }
-    pages_.push_back({address, false, 0});
-    fetch(pages_.size() - 1);
+    blocks_.push_back({address, false, 0});
+    fetch(blocks_.size() - 1);
   }
-  pages_[place->second].unused = 0;
+  blocks_[place->second].unused = 0;
   return place->second;
 }
 
 void SnapshotMemory::hold(std::span<const RemoteRange> ranges) {
-  const std::size_t first = pages_.size();
+  const std::size_t first = blocks_.size();
   for (const RemoteRange& range : ranges) {
-    const std::uint64_t offset = range.address % kPageBytes;
-    for (std::uint64_t at = 0; at < offset + range.into.size(); at += kPageBytes) {
-      if (pages_.size() == kMaxPages) break;
+    const std::uint64_t offset = range.address % block_bytes_;
+    for (std::uint64_t at = 0; at < offset + range.into.size(); at += block_bytes_) {
+      if (full()) break;
       const std::uint64_t address = range.address - offset + at;
-      if (index_.try_emplace(address, pages_.size()).second) pages_.push_back({address, false, 0});
+      if (index_.try_emplace(address, blocks_.size()).second)
+        blocks_.push_back({address, false, 0});
     }
   }
-  if (pages_.size() > first) fetch(first);
+  if (blocks_.size() > first) fetch(first);
 }
 
 void SnapshotMemory::read_one(RemoteRange& range) {
@@ -88,15 +96,15 @@ void SnapshotMemory::read_one(RemoteRange& range) {
   while (range.done < range.into.size()) {
     std::uint64_t at = range.address + range.done;
     if (at < kPageBytes) return;  // by a null pointer: nothing is ever there
-    std::uint64_t offset = at % kPageBytes;
-    std::size_t page = find(at - offset);
-    if (page == kMaxPages) {
+    std::uint64_t offset = at % block_bytes_;
+    const std::optional<std::size_t> block = find(at - offset);
+    if (!block) {
       memory_.read_many(std::span(&range, 1));
       return;
     }
-    if (!pages_[page].there) return;
-    std::size_t size = std::min<std::size_t>(range.into.size() - range.done, kPageBytes - offset);
-    std::memcpy(range.into.data() + range.done, bytes_of(page) + offset, size);
+    if (!blocks_[*block].there) return;
+    std::size_t size = std::min<std::size_t>(range.into.size() - range.done, block_bytes_ - offset);
+    std::memcpy(range.into.data() + range.done, bytes_of(*block) + offset, size);
     range.done += size;
   }
 }

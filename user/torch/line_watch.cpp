@@ -1,7 +1,6 @@
 #include "user/torch/line_watch.h"
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "user/kernel/thread_priority.h"
 #include "user/live/compile_lock.h"
 #include "user/live/python_threads.h"
 #include "user/live/thread_moment.h"
@@ -32,7 +32,7 @@ constexpr int kShare = 100;
 constexpr std::chrono::milliseconds kLook = 5ms;
 // So many readings without a compile, and it sleeps until the next event.
 constexpr int kIdleReadings = 20;
-// Pages are held for so many readings in which nothing was asked of them.
+// Blocks are held for so many readings in which nothing was asked of them.
 constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
 constexpr std::uint64_t kViewNs = 10'000'000'000;
@@ -100,7 +100,7 @@ struct LineWatch::View {
   TargetView view;
   TorchReader torch;
   CompileLock compile_lock;
-  // For lines: some hundred objects, which are read a page at a time.
+  // For lines: some hundred objects, which are read a block at a time.
   SnapshotMemory pages;
   BoundedMemory page_memory;
   RemoteObjects page_objects;
@@ -136,8 +136,8 @@ CompileReadings LineWatch::take() {
 void LineWatch::run() {
   ::prctl(PR_SET_NAME, "dynprof-lines");
   keep_only_reading();
-  setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
-  std::uint64_t last_ns = 0;        // 0: the reading before is too old to count from
+  set_background_priority();
+  std::uint64_t last_ns = 0;  // 0: the reading before is too old to count from
   std::uint64_t names_due_ns = 0;
   int idle = 0;
   int readings = 0;

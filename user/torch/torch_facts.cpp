@@ -2,7 +2,6 @@
 
 #include <malloc.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "user/generated/find_generated.h"
 #include "user/generated/merge_generated.h"
 #include "user/history/metric_fields.h"
+#include "user/kernel/thread_priority.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/clock.h"
 #include "user/target/remote_memory.h"
@@ -146,7 +146,7 @@ void TorchFacts::begin_reading(const PythonRuntime& python, Wanted wanted, bool 
   reading_ = std::async(std::launch::async, [python, wanted, urgent] {
     ::prctl(PR_SET_NAME, "dynprof-facts");
     keep_only_reading();
-    if (!urgent) setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
+    if (!urgent) set_background_priority();
     ProcessMemory memory(python.pid);
     RemoteObjects objects(memory, python.layout);
     objects.set_str_type(python.str_type);
@@ -162,7 +162,10 @@ void TorchFacts::refresh_at_attach(RemoteObjects& objects, const PythonRuntime& 
 void TorchFacts::refresh_at_end(RemoteObjects& objects, const PythonRuntime& python,
                                 bool in_thread) {
   stop_reading();
-  const Wanted all = {.history = true, .generated = Look::kWhole, .time = GeneratedLimits().time};
+  const bool nothing_new = told_ && generated_until_now_ == Look::kWhole && last_look_complete_;
+  const Wanted all = {.history = true,
+                      .generated = nothing_new ? Look::kNone : Look::kWhole,
+                      .time = GeneratedLimits().time};
   if (in_thread)
     begin_reading(python, all, true);
   else
@@ -203,6 +206,7 @@ void TorchFacts::take(Reading reading) {
     next_look_ns_ = monotonic_ns() + std::max(kLookNs, kTimesAsLong * reading.took_ns);
   take_history(std::move(reading.history));
   if (!reading.generated) return;
+  last_look_complete_ = reading.generated->missing.empty();
   GeneratedLimits limits;
   limits.total_bytes = kGeneratedBytes;
   generated_ = merge_generated(std::move(generated_), std::move(*reading.generated), limits);

@@ -24,6 +24,8 @@ class TorchFacts {
  public:
   // Something of a compile happened: what was read is out of date.
   void compiled(std::uint64_t now_ns);
+  // From now on compiles happen without compiled() being called.
+  void not_told_any_more() { told_ = false; }
   // A compile is over, and torch notes it. The process may end at any moment: that note is read at once,
   // without the rest of the history.
   void compile_ended(std::uint64_t now_ns);
@@ -41,7 +43,8 @@ class TorchFacts {
   void refresh_at_attach(RemoteObjects& objects, const PythonRuntime& python);
   // Waits for a reading that is under way. It ends soon where the process is gone.
   void stop_reading();
-  // Reads everything once more, if the process still lives; `in_thread`: stop_reading() comes back with it.
+  // Reads everything once more, if the process still lives, but for generated code of which nothing can be new: a complete
+  // look came after the last compile. `in_thread`: stop_reading() comes back with it.
   void refresh_at_end(RemoteObjects& objects, const PythonRuntime& python, bool in_thread);
 
   // The history alone when the recording begins; that and the generated code when it ends.
@@ -81,6 +84,8 @@ class TorchFacts {
   std::size_t ended_without_note_ = 0;  // compiles that ended since the last note was read
   GeneratedCode generated_;
   Look generated_until_now_ = Look::kNone;  // the most that was looked for since the last compile
+  bool last_look_complete_ = false;
+  bool told_ = true;
   std::uint64_t next_look_ns_ = 0;
   std::uint64_t last_compile_ns_ = 0;
   bool any_ended_ = false;

@@ -1,7 +1,6 @@
 #include "user/torch/triton_watch.h"
 
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "user/kernel/thread_priority.h"
 #include "user/preflight/capabilities.h"
 #include "user/target/bounded_memory.h"
 #include "user/target/clock.h"
@@ -117,7 +117,7 @@ std::vector<TritonReading> TritonWatch::take() {
 void TritonWatch::run() {
   ::prctl(PR_SET_NAME, "dynprof-triton");
   keep_only_reading();
-  setpriority(PRIO_PROCESS, 0, 0);  // of this thread: it need not be quick
+  set_background_priority();
   std::unique_ptr<View> view;
   std::unique_lock lock(mutex_);
   while (true) {

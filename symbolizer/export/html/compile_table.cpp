@@ -37,6 +37,8 @@ class CompileRow {
       add(details, "Restarted because", past_->restart_reasons);
       if (past_->failed && attribution_.is_last_attempt(index_))
         add(details, "Failed", {*past_->failed});
+      if (past_->cudagraph_skip_reason)
+        add(details, "No CUDA graph because", {*past_->cudagraph_skip_reason});
     }
     add(details, "Graph breaks", breaks());
     add(details, "Waited for", waits());

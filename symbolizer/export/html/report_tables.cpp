@@ -205,7 +205,7 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
         "Over their recorded runs. Gaps: between one launch and the next of a run. Idle: of the "
         "GPU, "
         "from a run's first kernel to its last. Late: of that, when the next kernel had not been "
-        "launched.";
+        "launched. Overlap: work of a run was running on two streams or more.";
     table.columns = {{"Trace id"},
                      {"Runs", ColumnType::kCount},
                      {"Launches", ColumnType::kCount},
@@ -214,7 +214,10 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
                      {"Launching", ColumnType::kSeconds},
                      {"Gaps", ColumnType::kSeconds},
                      {"Idle", ColumnType::kSeconds},
-                     {"Late", ColumnType::kSeconds}};
+                     {"Late", ColumnType::kSeconds},
+                     {"Copies", ColumnType::kSeconds},
+                     {"Streams", ColumnType::kCount},
+                     {"Overlap", ColumnType::kSeconds}};
     limit(table, summary.regions);
     auto known = [](std::uint64_t ns, std::uint64_t seen) {
       return seen > 0 ? cell_of(ns) : PageCell{};
@@ -224,7 +227,9 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
           {{trace_id(row.id, row.backward), cell_of(row.runs), cell_of(row.launches),
             known(row.works, row.works), known(row.work_ns, row.works),
             known(row.launch_ns, row.launch_ns), known(row.gap_ns, row.launch_ns),
-            known(row.idle_ns, row.works), known(row.late_ns, row.works)}});
+            known(row.idle_ns, row.works), known(row.late_ns, row.works),
+            known(row.copies.ns, row.copies.count), known(row.streams.size(), row.streams.size()),
+            known(row.overlap_ns, row.streams.size() > 1)}});
     tables.push_back(std::move(table));
   }
   return tables;

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@ struct span {
   uint64_t begin, bytes;
 };
 
-enum { kMaxRegions = 256, kMaxHot = 4096, kChanges = 2048, kMapsBytes = 1 << 20 };
+enum { kMaxRegions = 256, kMaxHot = 4096, kChanges = 2048, kMapsBytes = 1 << 20, kPage = 4096 };
 
 static struct span regions[kMaxRegions], hot[kMaxHot];
 static int hot_count;
@@ -52,6 +53,22 @@ static int holds(uint64_t begin, uint64_t end, const void* address) {
   return (uint64_t)address >= begin && (uint64_t)address < end;
 }
 
+static int is_readable(uint64_t address) {
+  char byte;
+  struct iovec to = {&byte, 1}, from = {(void*)address, 1};
+  return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
+}
+
+/* With glibc 2.43 guard pages of threads' stacks lie within mappings that are writable by their rights. */
+static void add_readable(uint64_t begin, uint64_t end) {
+  while (begin < end && region_count < kMaxRegions) {
+    uint64_t part_end = begin;
+    while (part_end < end && is_readable(part_end)) part_end += kPage;
+    if (part_end > begin) regions[region_count++] = (struct span){begin, part_end - begin};
+    begin = part_end + kPage;
+  }
+}
+
 /* Writable private memory, but for what this thread and libc need to go on. */
 static void find_regions(void) {
   int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -75,7 +92,7 @@ static void find_regions(void) {
                      holds(begin, end, __builtin_thread_pointer()) || holds(begin, end, maps);
     if (keep) kept_end = end;
     if (keep || strncmp(rest, " rw-p", 5) != 0) continue;
-    regions[region_count++] = (struct span){begin, end - begin};
+    add_readable(begin, end);
   }
 }
 

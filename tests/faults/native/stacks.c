@@ -157,8 +157,10 @@ static void* ending_main(void* argument) {
 
 static void* cancelled_main(void* argument) {
   callback function = ((callback*)argument)[0];
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
   char byte = 0;
-  function(0);
+  function(0); /* not cancelled here: CPython would keep its lock for good */
+  pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
   while (1) (void)!read(cancel_pipe[0], &byte, 1); /* where it is cancelled */
   return NULL;
 }
@@ -169,7 +171,7 @@ int run_and_end(callback function, int cancelled) {
   void* result = NULL;
   if (cancelled && pipe(cancel_pipe)) return -1;
   if (pthread_create(&thread, NULL, cancelled ? cancelled_main : ending_main, &function)) return -1;
-  if (cancelled) pthread_cancel(thread); /* acts at the read, or at one before it in Python */
+  if (cancelled) pthread_cancel(thread);
   pthread_join(thread, &result);
   if (cancelled) {
     close(cancel_pipe[0]);
