@@ -37,8 +37,8 @@ struct {
 struct launch {
   __u32 owner;
   __u32 pad;
-  __u64 function; /* of the program, that stands for the kernel; 0: not known */
-  __u64 number;   /* of the stack; 0: it has none */
+  __u64 address; /* as DP_SAMPLE_GPU_ADDRESS; 0: not known */
+  __u64 number;  /* of the stack; 0: it has none */
   struct walk walk;
 };
 struct {
@@ -85,8 +85,8 @@ static __always_inline struct launch* claimed(__u32 tid) {
   return 0;
 }
 
-/* Torch's reported state of the thread, behind the frames; then the function that stands for the kernel and the number
- * of the stack. Returns their bytes. */
+/* Torch's reported state of the thread, behind the frames; then the address and the number of the stack. Returns their
+ * bytes. */
 static __always_inline __u32 append_tail(struct launch* launch) {
   struct walk* walk = &launch->walk;
   __u32 tid = walk->sample.header.tid;
@@ -104,15 +104,15 @@ static __always_inline __u32 append_tail(struct launch* launch) {
     bytes = sizeof(walk->torch.state);
   }
   if (bytes) to += sizeof(walk->torch.state) / 8;
-  __u64 first = launch->function ? launch->function : launch->number;
+  __u64 first = launch->address ? launch->address : launch->number;
   if (!first) return bytes;
   to[0] = first;
   to[1] = launch->number;
   walk->sample.native_count = 1;
-  if (launch->function) walk->sample.flags |= DP_SAMPLE_GPU_STUB;
+  if (launch->address) walk->sample.flags |= DP_SAMPLE_GPU_ADDRESS;
   if (!launch->number) return bytes + 8;
   walk->sample.flags |= DP_SAMPLE_GPU_STACK_NUMBER;
-  if (!launch->function) return bytes + 8;
+  if (!launch->address) return bytes + 8;
   walk->sample.native_count = 2;
   return bytes + 16;
 }
@@ -171,7 +171,7 @@ int walk_launch(struct pt_regs* ctx) {
 }
 
 static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, __u64 call,
-                                        __u64 start_ns, __u16 flags, __u64 function) {
+                                        __u64 start_ns, __u16 flags, __u64 address) {
   __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
@@ -183,7 +183,7 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
     return 0;
   }
   struct walk* walk = &launch->walk;
-  launch->function = function;
+  launch->address = address;
   launch->number = 0;
   begin_walk(walk, process, DP_EVENT_GPU_LAUNCH, pid_tgid, start_ns);
   walk->sample.gpu_call = call << 32 | (__u32)correlation;
@@ -203,11 +203,17 @@ int gpu_launched(struct pt_regs* ctx) {
                       0);
 }
 
-/* The argument that the link's cookie names. */
-static __always_inline __u64 function_argument(struct pt_regs* ctx, __u64 cookie) {
+/* What the link's cookie names. The probe is where the stack pointer is still that of the call. */
+static __always_inline __u64 wanted_address(struct pt_regs* ctx, __u64 cookie) {
   __u64 which = cookie >> 32;
-  __u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx);
-  asm volatile("" : "+r"(first), "+r"(second)); /* not one load from a chosen place of ctx */
+  __u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx), sp = PT_REGS_SP(ctx);
+  asm volatile(""
+               : "+r"(first), "+r"(second), "+r"(sp)); /* not one load from a chosen place of ctx */
+  if (which == DP_GPU_COOKIE_CALLER >> 32) {
+    __u64 caller = 0;
+    bpf_probe_read_user(&caller, sizeof(caller), (const void*)sp);
+    return caller;
+  }
   return which == 1 ? first : which == 2 ? second : 0;
 }
 
@@ -216,7 +222,7 @@ SEC("uprobe")
 int gpu_called(struct pt_regs* ctx) {
   __u64 cookie = bpf_get_attach_cookie(ctx);
   return begin_launch(ctx, PT_REGS_SP(ctx), (__u32)cookie, bpf_ktime_get_ns(), DP_SAMPLE_GPU_BARE,
-                      function_argument(ctx, cookie));
+                      wanted_address(ctx, cookie));
 }
 
 /* A launch by the runtime whose call into the driver is probed too: only what that one cannot see. */
@@ -232,7 +238,7 @@ int gpu_stub_called(struct pt_regs* ctx) {
   event.header.time_ns = bpf_ktime_get_ns();
   event.header.pid = pid;
   event.header.tid = (__u32)pid_tgid;
-  event.function = function_argument(ctx, bpf_get_attach_cookie(ctx));
+  event.function = wanted_address(ctx, bpf_get_attach_cookie(ctx));
   event.sp = PT_REGS_SP(ctx);
   if (bpf_ringbuf_output(&gpu_events, &event, sizeof(event), wake_flags()))
     count(DP_COUNT_GPU_NAME_LOST);

@@ -24,9 +24,10 @@ enum dp_gpu_event_kind {
 #define DP_SAMPLE_GPU_NESTED 0x1000u
 #define DP_SAMPLE_GPU_BARE 0x2000u
 
-/* In the flags of a launch: one native address follows, of the function in the program that stands for
- * the kernel. With BARE the lower half of `gpu_call` is the lower half of the stack pointer. */
-#define DP_SAMPLE_GPU_STUB 0x4000u
+/* In the flags of a launch: one native address follows. For a call of the runtime, the function in the program that
+ * stands for the kernel; for a call of the driver, where that returns to. With BARE the lower half of `gpu_call` is the
+ * lower half of the stack pointer. */
+#define DP_SAMPLE_GPU_ADDRESS 0x4000u
 
 /* In the flags of a launch: behind that address follows the number of its stack. With frames, the number stands for
  * them from here on; without, they are those that came with the number before. */
@@ -34,8 +35,10 @@ enum dp_gpu_event_kind {
 #define DP_LAUNCH_STACK_NUMBER(memo, site, version) \
   ((__u64)(memo) << 48 | (__u64)(site) << 32 | (__u32)(version))
 
-/* In the cookie of a probe on CUDA, besides the call: which argument is such a function. */
+/* In the cookie of a probe on CUDA, besides the call: which argument is such a function, or that the address which the
+ * call returns to is wanted. */
 #define DP_GPU_COOKIE_ARGUMENT(n) ((__u64)(n) << 32)
+#define DP_GPU_COOKIE_CALLER DP_GPU_COOKIE_ARGUMENT(3)
 
 /* A thread calls CUDA's runtime to launch the kernel that `function` stands for; the call into the driver
  * that does it comes next, from deeper in the stack. */

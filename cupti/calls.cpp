@@ -58,7 +58,7 @@ void enter(const CuptiCallbackData& data, std::uint32_t call) {
 }
 
 void record_call(const CuptiCallbackData& data, const OpenCall& open, std::uint32_t flags) {
-  const std::uint32_t domain = (open.call >> 24) - 1, cbid = open.call & 0xffffff;
+  const std::uint32_t domain = DYNPROF_GPU_CALL_DOMAIN(open.call) - 1, cbid = open.call & 0xffffff;
   if (calls.thread == 0) calls.thread = thread_id();
   dynprof_gpu_record record{};
   record.kind = DYNPROF_GPU_CALL_RECORD;

@@ -40,6 +40,7 @@
 #define DYNPROF_GPU_DRIVER 1
 #define DYNPROF_GPU_RUNTIME 2
 #define DYNPROF_GPU_CALL(domain, cbid) ((__u32)(domain) << 24 | (__u32)(cbid))
+#define DYNPROF_GPU_CALL_DOMAIN(call) ((call) >> 24)
 /* Lies in another traced call but has a correlation id of its own. */
 #define DYNPROF_GPU_CALL_NESTED 1u
 

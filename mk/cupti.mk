@@ -20,11 +20,12 @@ $(CUPTI_LIBRARY): $(CUPTI_OBJECTS)
 	$(Q)$(CC) -shared -o $@ $^ -nodefaultlibs -lc -Wl,-soname,libdynprof_cupti.so -Wl,-z,defs \
 	 -Wl,-z,nodelete -Wl,-z,relro -Wl,--hash-style=gnu -Wl,--as-needed
 
-# ---- the fakes: build/tests/fakes/{libcuda.so.1,libcudart.so.13,libcupti.so.13} and their targets -
+# ---- the fakes: build/tests/fakes/{libcuda.so.1,libcudart.so.13,libcupti.so.13} and so on ------
 comma := ,
 FAKES := $(ROOT_BUILD)/tests/fakes
 FAKE_CFLAGS := -std=gnu11 -O2 -g -fPIC -fno-omit-frame-pointer -Wall -Wextra -Werror -I. -pthread
-FAKE_LIBRARIES := $(FAKES)/libcuda.so.1 $(FAKES)/libcudart.so.13 $(FAKES)/libcupti.so.13
+FAKE_LIBRARIES := $(FAKES)/libcuda.so.1 $(FAKES)/libcudart.so.13 $(FAKES)/libcupti.so.13 \
+  $(FAKES)/libcublasLt.so.13
 FAKE_TARGETS := $(FAKES)/gpu_target
 FAKE_HEADERS := $(wildcard tests/fakes/*.h) cupti/cupti_abi.h
 GPU_BINARIES := $(CUPTI_LIBRARY) $(FAKE_LIBRARIES) $(FAKE_TARGETS)
@@ -40,6 +41,9 @@ $(FAKES)/libcuda.so.1: tests/fakes/libcuda.c $(FAKE_HEADERS)
 
 $(FAKES)/libcudart.so.13: tests/fakes/libcudart.c $(FAKE_HEADERS) $(FAKES)/libcuda.so.1
 	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcudart.so.13 $(FAKES)/libcuda.so.1)
+
+$(FAKES)/libcublasLt.so.13: tests/fakes/libcublas.c $(FAKE_HEADERS) $(FAKES)/libcuda.so.1
+	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcublasLt.so.13 $(FAKES)/libcuda.so.1)
 
 $(FAKES)/libcupti.so.13: tests/fakes/libcupti.c $(FAKE_HEADERS)
 	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcupti.so.13)

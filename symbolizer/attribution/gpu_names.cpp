@@ -60,6 +60,14 @@ std::string_view GpuNames::of_stub(FrameId function) const {
   return kernel_of_stub(frame.function);
 }
 
+std::string_view GpuNames::library(FrameId frame) const {
+  const ResolvedFrames& frames = attribution_.frames();
+  if (frame >= frames.size() || frames[frame].kind != FrameKind::kNative) return {};
+  const std::string_view path = frames[frame].file;
+  if (!path.starts_with('/')) return {};  // "[unmapped]" and such
+  return path.substr(path.rfind('/') + 1);
+}
+
 std::string_view GpuNames::of_frame(FrameId id) {
   const auto known = names_.find(id);
   if (known != names_.end()) return known->second;

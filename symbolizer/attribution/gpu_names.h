@@ -25,6 +25,8 @@ class GpuNames {
 
   // Of the function that stands for the kernel, "" if it has no symbol.
   std::string_view of_stub(FrameId function) const;
+  // The name of the file that a native frame is in, "" if it is not known: "libcublasLt.so.12".
+  std::string_view library(FrameId frame) const;
   // By the line of the innermost frame of generated code, "" if it says nothing.
   std::string_view of_stack(StackId stack);
 

@@ -128,11 +128,13 @@ class Regions {
 namespace {
 
 std::vector<GpuBareRow> bare_rows(const GpuWork& gpu) {
-  std::map<std::tuple<std::string_view, std::uint32_t, TraceId, bool>, GpuBareRow> rows;
+  std::map<std::tuple<std::string_view, std::string_view, std::uint32_t, TraceId, bool>, GpuBareRow>
+      rows;
   for (const GpuCall& call : gpu.calls()) {
     if (!call.bare) continue;
-    GpuBareRow& row = rows[{call.kernel, call.call, call.id, call.backward}];
+    GpuBareRow& row = rows[{call.kernel, call.caller, call.call, call.id, call.backward}];
     row.kernel = call.kernel;
+    row.caller = call.caller;
     row.call = call.call;
     row.id = call.id;
     row.backward = call.backward;

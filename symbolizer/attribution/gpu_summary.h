@@ -28,6 +28,7 @@ struct GpuKernelRow {
 // Calls that were seen without the library and launch the same for one trace id.
 struct GpuBareRow {
   std::string_view kernel;  // "": not known
+  std::string_view caller;  // as GpuCall's
   std::uint32_t call = 0;   // DYNPROF_GPU_CALL
   TraceId id;
   bool backward = false;

@@ -111,13 +111,19 @@ void GpuWork::add_calls(const Attribution& attribution) {
     call.context = launch.context;
     call.announced = true;
     call.bare = launch.flags & kGpuCallBare;
-    if ((launch.flags & kGpuCallStub) && call.stack < tables.stacks.size() && call.stack != 0) {
+    const bool has_address = launch.flags & (kGpuCallStub | kGpuCallCaller);
+    if (has_address && call.stack < tables.stacks.size() && call.stack != 0) {
       const StackNode& leaf = tables.stacks[call.stack];
       call.stack = leaf.caller;
-      call.kernel = names.of_stub(leaf.frame);
+      if (launch.flags & kGpuCallStub) {
+        call.kernel = names.of_stub(leaf.frame);
+      } else {
+        call.caller = names.library(leaf.frame);
+      }
     }
     if (call.bare && call.kernel.empty() && call.call_class == DYNPROF_GPU_CLASS_LAUNCH)
       call.kernel = names.of_stack(call.stack);
+    if (!call.kernel.empty()) call.caller = {};
     if (!call.bare) announced[{call.pid, call.correlation}] = calls_.size();
     calls_.push_back(call);
   }

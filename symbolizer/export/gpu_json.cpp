@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -71,6 +72,12 @@ Json verdict_json(const GpuVerdict& verdict) {
       {"meanwhile_s", seconds(verdict.meanwhile_ns)}, {"meanwhile", std::move(lines)}};
 }
 
+Json text_or_null(std::string_view text) {
+  return text.empty() ? Json(nullptr) : Json(valid_utf8(text));
+}
+
+Json name_json(std::string_view kernel) { return valid_utf8(gpu_kernel_name(kernel)); }
+
 // As nvidia-smi -L shows it.
 Json uuid_json(const std::optional<GpuUuid>& uuid) {
   if (!uuid) return nullptr;
@@ -106,12 +113,20 @@ Json gpu_json(const Analysis& analysis, const std::vector<std::string>& user_pac
   for (const GpuKernelRow& row : summary.kernels) {
     if (row.kind != DYNPROF_GPU_KERNEL) continue;
     const Tables& tables = analysis.tables();
-    kernels.push_back({{"name", valid_utf8(gpu_kernel_name(tables.strings[row.name]))},
+    kernels.push_back({{"name", name_json(tables.strings[row.name])},
                        {"trace_id", is_valid(row.id) ? Json(row.id.text()) : Json(nullptr)},
                        {"backward", row.backward},
                        {"count", row.calls},
                        {"total_s", seconds(row.total_ns)}});
   }
+  Json bare = Json::array();
+  for (const GpuBareRow& row : summary.bare)
+    bare.push_back({{"call", gpu_call_name(row.call)},
+                    {"kernel", row.kernel.empty() ? Json(nullptr) : name_json(row.kernel)},
+                    {"caller", text_or_null(row.caller)},
+                    {"trace_id", is_valid(row.id) ? Json(row.id.text()) : Json(nullptr)},
+                    {"backward", row.backward},
+                    {"count", row.calls}});
   Json regions = Json::array();
   ReportOptions options;
   options.user_packages = user_packages;
@@ -147,6 +162,7 @@ Json gpu_json(const Analysis& analysis, const std::vector<std::string>& user_pac
           {"work_s", seconds(summary.work_ns)},
           {"devices", std::move(devices)},
           {"kernels", std::move(kernels)},
+          {"without_library", std::move(bare)},
           {"regions", std::move(regions)}};
 }
 

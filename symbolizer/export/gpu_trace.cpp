@@ -107,7 +107,7 @@ class GpuSlices {
 
   void write_call(const TraceRow& row, const Drawn& slice) {
     const GpuCall& call = shared_.gpu.calls()[slice.call];
-    const bool runtime = call.call >> 24 == DYNPROF_GPU_RUNTIME;
+    const bool runtime = DYNPROF_GPU_CALL_DOMAIN(call.call) == DYNPROF_GPU_RUNTIME;
     if (!file_.slice_begin(runtime ? "cuda_runtime" : "cuda_driver", row.pid, row.runs_tid(),
                            slice.begin_ns, slice.end_ns))
       return;
@@ -119,6 +119,7 @@ class GpuSlices {
     json_.field("cbid", call.call & 0xffffff);
     json_.field("correlation", call.correlation);
     if (!call.kernel.empty()) json_.field("kernel", gpu_kernel_name(call.kernel));
+    if (!call.caller.empty()) json_.field("caller", std::string(call.caller));
     add_compile(call);
     add_place(call);
     if (call.end_ns == 0) json_.field("end", "not seen");

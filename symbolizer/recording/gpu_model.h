@@ -15,6 +15,8 @@ inline constexpr std::uint8_t kGpuCallNested = 1;  // as DYNPROF_GPU_CALL_NESTED
 inline constexpr std::uint8_t kGpuCallBare = 2;
 // The innermost frame of its stack did not run: it is the function that stands for the kernel.
 inline constexpr std::uint8_t kGpuCallStub = 4;
+// The innermost frame of its stack is native: the code that called the driver.
+inline constexpr std::uint8_t kGpuCallCaller = 8;
 
 // A thread calls into CUDA to start work on a GPU, or to wait for it.
 struct GpuLaunch {
@@ -22,7 +24,7 @@ struct GpuLaunch {
   std::uint32_t thread = 0;       // ThreadId
   std::uint32_t correlation = 0;  // unique within the process
   std::uint32_t call = 0;         // DYNPROF_GPU_CALL
-  std::uint32_t stack = 0;        // StackId; Python frames
+  std::uint32_t stack = 0;        // StackId; Python frames, but see `flags`
   std::uint32_t context = 0;      // ContextId: its `torch` part, where torch was asked
   std::uint8_t flags = 0;
   bool operator==(const GpuLaunch&) const = default;

@@ -104,8 +104,8 @@ void follow(Tables& tables, const InlinedShown& shown) {
   DYNPROF_LISTS(DYNPROF_FOLLOW)
 #undef DYNPROF_FOLLOW
   for (GpuLaunch& launch : tables.gpu_launches) {
-    if (!(launch.flags & kGpuCallStub)) continue;
-    // Its innermost frame stands for a kernel: the function, not what is inlined at its first byte.
+    if (!(launch.flags & (kGpuCallStub | kGpuCallCaller))) continue;
+    // Its innermost frame stands for a kernel or a library: the function, not what is inlined there.
     while (launch.stack != 0 && tables.frames[tables.stacks[launch.stack].frame].inlined)
       launch.stack = tables.stacks[launch.stack].caller;
   }

@@ -96,10 +96,8 @@ class GpuTable {
     std::size_t shown = 0;
     for (const GpuBareRow& row : summary_.bare) {
       if (shown++ == kMaxKernels) break;
-      std::string name = row.kernel.empty() ? fmt::format("({})", gpu_call_name(row.call))
-                                            : gpu_kernel_name(row.kernel);
       out_ += fmt::format("{:>9}  {}  {}  {}\n", grouped(row.calls),
-                          cell(trace_id(row.id, row.backward), 9), cell(name, 40),
+                          cell(trace_id(row.id, row.backward), 9), cell(gpu_work_name(row), 40),
                           cut(place(row.stack), 36, true));
     }
     if (summary_.bare.size() > kMaxKernels)
@@ -206,6 +204,12 @@ std::string gpu_work_name(const Tables& tables, const GpuKernelRow& row) {
   if (row.kind == DYNPROF_GPU_MEMCPY)
     return std::string("Memcpy ") + kCopies[row.copy_kind < std::size(kCopies) ? row.copy_kind : 0];
   return gpu_kernel_name(tables.strings[row.name]);
+}
+
+std::string gpu_work_name(const GpuBareRow& row) {
+  if (!row.kernel.empty()) return gpu_kernel_name(row.kernel);
+  if (!row.caller.empty()) return fmt::format("(launched by {})", row.caller);
+  return fmt::format("({})", gpu_call_name(row.call));
 }
 
 void append_gpu(std::string& out, const Selection& selection) {

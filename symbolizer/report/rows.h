@@ -87,5 +87,7 @@ std::vector<ChildProcessRow> process_rows(const ProcessTree& tree, const Process
 
 // "Memcpy HtoD", or the kernel's name.
 std::string gpu_work_name(const Tables& tables, const GpuKernelRow& row);
+// Where the kernel is not known, in parentheses: "(launched by libcublasLt.so.12)", "(cuMemcpyAsync)".
+std::string gpu_work_name(const GpuBareRow& row);
 
 }  // namespace dynprof

@@ -7,7 +7,8 @@ FAKES is the folder of the fake libraries. --torch: imports torch, and defines c
 main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
 line is answered by `did n VERB`:
 
-    init | launch N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N | train STEPS
+    init | launch N | multiply N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N
+    train STEPS          with --torch
     streams STEPS        with --torch: a compiled function that uses two streams
     subscribe | unsubscribe | log PATH | exit
     alone NAME           another CUPTI client of this name, which allows no other
@@ -59,6 +60,7 @@ class Cuda:
     def __init__(self, folder, cupti=True):
         self.driver = ctypes.CDLL(os.path.join(folder, "libcuda.so.1"), ctypes.RTLD_GLOBAL)
         self.runtime = ctypes.CDLL(os.path.join(folder, "libcudart.so.13"))
+        self.cublas = ctypes.CDLL(os.path.join(folder, "libcublasLt.so.13"))
         if cupti:
             self.cupti = ctypes.CDLL(os.path.join(folder, "libcupti.so.13"), ctypes.RTLD_GLOBAL)
         self.runtime.cudaLaunchKernel.argtypes = [
@@ -108,6 +110,11 @@ def launch_outer(cuda, count):
 
 def launch_inner(cuda):
     cuda.launch("_Z5plainPf")
+
+
+def multiply(cuda, count):
+    for _ in range(count):
+        cuda.cublas.fake_cublas_multiply()
 
 
 def launch_from_two_lines(cuda, count):
@@ -273,6 +280,8 @@ def main():
             cuda.init()
         elif verb == "launch":
             launch_outer(cuda, int(words[0]))
+        elif verb == "multiply":
+            multiply(cuda, int(words[0]))
         elif verb == "lines":
             launch_from_two_lines(cuda, int(words[0]))
         elif verb == "threads":

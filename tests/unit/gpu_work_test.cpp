@@ -275,12 +275,20 @@ TEST(GpuNames, OfBareLaunches) {
   gpu.launch(thread, 0, 40, opaque, kDriverLaunch, 0, kStub);
   gpu.launch(thread, 0, 50, generated, kDriverCopy, 0, kGpuCallBare);
   gpu.launch(thread, 0, 60, 0, kDriverLaunch, 0, kStub);
+  constexpr std::uint8_t kCaller = kGpuCallBare | kGpuCallCaller;
+  const FrameId cublas = fake.native("gemm", "/opt/venv/lib/libcublasLt.so.12", 4096);
+  gpu.launch(thread, 0, 70, fake.stack({main, cublas}), kDriverLaunch, 0, kCaller);
+  gpu.launch(thread, 0, 80, opaque, kDriverLaunch, 0, kCaller);
   Attribution attribution(fake);
   GpuWork work(attribution);
   std::vector<std::string> names;
   for (const GpuCall& call : work.calls()) names.emplace_back(call.kernel);
-  EXPECT_EQ(names, (std::vector<std::string>{"triton_red_0", "", "plain(float*)", "", "", ""}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"triton_red_0", "", "plain(float*)", "", "", "", "", ""}));
   EXPECT_EQ(work.calls()[2].stack, fake.stack({main})) << "the stub is no frame of the stack";
+  EXPECT_EQ(work.calls()[6].stack, fake.stack({main})) << "nor is the code that calls the driver";
+  EXPECT_EQ(work.calls()[6].caller, "libcublasLt.so.12");
+  EXPECT_EQ(work.calls()[7].caller, "") << "no file";
   EXPECT_EQ(work.calls()[0].id.text(), "0/0");
 
   const Analysis analysis(attribution);
@@ -288,6 +296,7 @@ TEST(GpuNames, OfBareLaunches) {
   EXPECT_THAT(report, HasSubstr("        1  0/0        triton_red_0 "));
   EXPECT_THAT(report, HasSubstr("        1  -          plain(float*) "));
   EXPECT_THAT(report, HasSubstr("(cuLaunchKernel)"));
+  EXPECT_THAT(report, HasSubstr("        1  -          (launched by libcublasLt.so.12) "));
 }
 
 TEST(GpuReport, NamesAreMadeSafe) {

@@ -21,17 +21,20 @@ constexpr std::uint32_t kMaxRuntimeStack = 16 << 10;  // that libcudart uses abo
 
 struct Function {
   const char* symbol;
-  std::uint32_t cbid;     // as in cupti/calls_table.h
-  std::uint8_t stub = 0;  // which argument is the function that stands for the kernel, 0: none
+  std::uint32_t cbid;         // as in cupti/calls_table.h
+  std::uint64_t address = 0;  // the part of the cookie that says which address is wanted
 };
+constexpr std::uint64_t kCaller = DP_GPU_COOKIE_CALLER;
+constexpr std::uint64_t kFirst = DP_GPU_COOKIE_ARGUMENT(1), kSecond = DP_GPU_COOKIE_ARGUMENT(2);
+
 // What starts work on a GPU without waiting for it. Functions a version does not have are left out.
 constexpr Function kDriver[] = {
-    {"cuLaunchKernel", 307},
-    {"cuLaunchKernel_ptsz", 442},
-    {"cuLaunchKernelEx", 652},
-    {"cuLaunchKernelEx_ptsz", 653},
-    {"cuLaunchCooperativeKernel", 477},
-    {"cuLaunchCooperativeKernel_ptsz", 478},
+    {"cuLaunchKernel", 307, kCaller},
+    {"cuLaunchKernel_ptsz", 442, kCaller},
+    {"cuLaunchKernelEx", 652, kCaller},
+    {"cuLaunchKernelEx_ptsz", 653, kCaller},
+    {"cuLaunchCooperativeKernel", 477, kCaller},
+    {"cuLaunchCooperativeKernel_ptsz", 478, kCaller},
     {"cuGraphLaunch", 514},
     {"cuGraphLaunch_ptsz", 515},
     {"cuMemcpyAsync", 306},
@@ -53,12 +56,12 @@ constexpr Function kDriver[] = {
 };
 // __cudaLaunchKernel of CUDA 13 jumps to cudaLaunchKernel: probing both would count twice.
 constexpr Function kRuntime[] = {
-    {"cudaLaunchKernel", 211, 1},
-    {"cudaLaunchKernel_ptsz", 214, 1},
-    {"cudaLaunchKernelExC", 430, 2},
-    {"cudaLaunchKernelExC_ptsz", 431, 2},
-    {"cudaLaunchCooperativeKernel", 269, 1},
-    {"cudaLaunchCooperativeKernel_ptsz", 270, 1},
+    {"cudaLaunchKernel", 211, kFirst},
+    {"cudaLaunchKernel_ptsz", 214, kFirst},
+    {"cudaLaunchKernelExC", 430, kSecond},
+    {"cudaLaunchKernelExC_ptsz", 431, kSecond},
+    {"cudaLaunchCooperativeKernel", 269, kFirst},
+    {"cudaLaunchCooperativeKernel_ptsz", 270, kFirst},
     {"cudaGraphLaunch", 311},
     {"cudaGraphLaunch_ptsz", 312},
     {"cudaMemcpyAsync", 41},
@@ -112,8 +115,7 @@ Result<void> CallProbes::attach_calls(const Mapping& mapping, bool driver, GpuKe
   Result<void> first;
   for (std::size_t i = 0; i < functions.size(); ++i) {
     if (!places.found[i]) continue;
-    const std::uint64_t cookie =
-        DYNPROF_GPU_CALL(domain, functions[i].cbid) | DP_GPU_COOKIE_ARGUMENT(functions[i].stub);
+    const std::uint64_t cookie = DYNPROF_GPU_CALL(domain, functions[i].cbid) | functions[i].address;
     auto probe = kernel.attach_call(
         {.pid = pid_, .path = path, .offset = places.probe_at(i), .cookie = cookie}, false);
     if (probe) {
@@ -136,10 +138,12 @@ void CallProbes::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
   if (!places) return;
   const std::string path = path_of_open_file(places->file.get());
   for (std::size_t i = 0; i < std::size(kRuntime); ++i) {
-    if (kRuntime[i].stub == 0 || !places->found[i]) continue;
-    const std::uint64_t cookie = DP_GPU_COOKIE_ARGUMENT(kRuntime[i].stub);
-    if (auto probe = kernel.attach_call(
-            {.pid = pid_, .path = path, .offset = places->probe_at(i), .cookie = cookie}, true))
+    if (kRuntime[i].address == 0 || !places->found[i]) continue;
+    if (auto probe = kernel.attach_call({.pid = pid_,
+                                         .path = path,
+                                         .offset = places->probe_at(i),
+                                         .cookie = kRuntime[i].address},
+                                        true))
       probes_.push_back(std::move(*probe));
   }
 }

@@ -172,6 +172,7 @@ struct GpuCollector::Receiver {
 
   SamplePlace place_of(const SampleView& launch);
   void on(const SampleView& launch);
+  void add_address(const SampleView& view, GpuLaunch& launch);
   void on(const dp_gpu_stub& stub) { gpu.calls().stub(stub.header.tid, stub.function, stub.sp); }
   void on(const GpuBatch& batch);
   void on(const GpuName& name) {
@@ -199,6 +200,26 @@ SamplePlace GpuCollector::Receiver::place_of(const SampleView& view) {
   return place;
 }
 
+// The function that stands for the kernel, or, where none is known, the code that calls the driver.
+void GpuCollector::Receiver::add_address(const SampleView& view, GpuLaunch& launch) {
+  const bool sent = view.sample.flags & DP_SAMPLE_GPU_ADDRESS && !view.native.empty();
+  std::uint64_t address = sent ? view.native[0] : 0;
+  std::uint8_t flag = kGpuCallStub;
+  if (DYNPROF_GPU_CALL_DOMAIN(launch.call) == DYNPROF_GPU_DRIVER) {
+    std::uint64_t function = 0;
+    if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
+      function = gpu.calls().take_stub(view.sample.header.tid,
+                                       static_cast<std::uint32_t>(view.sample.gpu_call));
+    if (function != 0)
+      address = function;
+    else
+      flag = kGpuCallCaller;
+  }
+  if (address == 0) return;
+  launch.flags |= flag;
+  launch.stack = encoder.with_function(launch.stack, address, launch.time_ns, process);
+}
+
 void GpuCollector::Receiver::on(const SampleView& view) {
   const bool bare = view.sample.flags & DP_SAMPLE_GPU_BARE;
   // Of a bare call the stack pointer comes there.
@@ -217,15 +238,7 @@ void GpuCollector::Receiver::on(const SampleView& view) {
   if (view.sample.flags & DP_SAMPLE_GPU_NESTED) launch.flags |= kGpuCallNested;
   if (bare) {
     launch.flags |= kGpuCallBare;
-    std::uint64_t function = 0;
-    if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
-      function = gpu.calls().take_stub(view.sample.header.tid,
-                                       static_cast<std::uint32_t>(view.sample.gpu_call));
-    if (view.sample.flags & DP_SAMPLE_GPU_STUB && !view.native.empty()) function = view.native[0];
-    if (function != 0) {
-      launch.flags |= kGpuCallStub;
-      launch.stack = encoder.with_function(launch.stack, function, launch.time_ns, process);
-    }
+    add_address(view, launch);
   }
   writer.gpu_launch(launch);
 }

@@ -7,7 +7,6 @@
 #include "symbolizer/export/html/tables.h"
 #include "symbolizer/report/rows.h"
 #include "symbolizer/report/user_frames.h"
-#include "symbolizer/symbols/gpu_kernel_name.h"
 
 namespace dynprof {
 namespace {
@@ -191,12 +190,9 @@ std::vector<PageTable> gpu_tables(const Selection& selection) {
                      {"Launched from", ColumnType::kPlace},
                      {"Calls", ColumnType::kCount}};
     limit(table, summary.bare);
-    for (const GpuBareRow& row : summary.bare) {
-      std::string name = row.kernel.empty() ? fmt::format("({})", gpu_call_name(row.call))
-                                            : gpu_kernel_name(row.kernel);
-      table.rows.push_back({{std::move(name), trace_id(row.id, row.backward), place(row.stack),
+    for (const GpuBareRow& row : summary.bare)
+      table.rows.push_back({{gpu_work_name(row), trace_id(row.id, row.backward), place(row.stack),
                              cell_of(row.calls)}});
-    }
     tables.push_back(std::move(table));
   }
   if (!summary.regions.empty()) {
