@@ -76,6 +76,25 @@ TEST_F(GcWalk, FindsObjectsOfAllRings) {
   EXPECT_EQ(found.objects[0], (Addresses{old + 16, young + 16}));
 }
 
+TEST_F(GcWalk, KnowsWhatIsInARingStill) {
+  const std::uint64_t first = object(kWanted), second = object(kWanted), last = object(kWanted);
+  link({head(2), first, second});
+  link({head(0), last});
+  const Addresses all = {first + 16, second + 16, last + 16};
+  EXPECT_TRUE(all_in_rings(memory_, {}));
+  EXPECT_TRUE(all_in_rings(memory_, all));
+  const std::uint64_t collecting = 2;  // a flag beside the link back
+  memory_.write(second + 8, first | collecting);
+  EXPECT_TRUE(all_in_rings(memory_, all));
+  // CPython takes an object out of its ring before it frees it, and may leave its links as they were.
+  link({head(2), first});
+  EXPECT_FALSE(all_in_rings(memory_, all));
+  EXPECT_TRUE(all_in_rings(memory_, Addresses{first + 16, last + 16}));
+  memory_.write(second, std::uint64_t{0});
+  EXPECT_FALSE(all_in_rings(memory_, Addresses{second + 16}));
+  EXPECT_FALSE(all_in_rings(memory_, Addresses{0x900010})) << "no such memory";
+}
+
 // A collection moves the young to an older ring, and that one's to the next, while they are walked: just
 // after the last of the youngest ring was seen to lead to its head, it leads elsewhere.
 TEST_F(GcWalk, EndsInAnEmptyRingThatDoesNotLeadBack) {

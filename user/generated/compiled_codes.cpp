@@ -86,7 +86,7 @@ void read_resume_functions(PythonObjects& python, CompiledCodes& found) {
 
 }  // namespace
 
-CompiledCodes find_compiled_codes(PythonObjects& python, std::size_t gc_objects,
+CompiledCodes find_compiled_codes(PythonObjects& python, const GuardObjects& objects,
                                   LookDeadline deadline) {
   CompiledCodes found;
   constexpr std::string_view kUtils = "torch._dynamo.utils";
@@ -101,10 +101,7 @@ CompiledCodes find_compiled_codes(PythonObjects& python, std::size_t gc_objects,
     code.original = entry.value;
     found.codes.push_back(std::move(code));
   }
-  GuardManagers guards = find_guard_managers(python, gc_objects, deadline);
-  found.guards_complete = guards.searched_all;
-  if (guards.searched_all) found.lists = std::move(guards.lists);
-  for (GuardManager& manager : guards.managers) {
+  for (GuardManager& manager : find_guard_managers(python, objects, deadline)) {
     auto place = index.find(manager.code);
     if (place == index.end()) {
       found.other_guards.push_back(std::move(manager));

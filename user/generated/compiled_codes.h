@@ -39,12 +39,10 @@ struct CompiledCodes {
   std::vector<CompiledCode> codes;
   std::vector<ResumeFunction> resume_functions;
   std::vector<GuardManager> other_guards;  // of no code in `codes`
-  bool guards_complete = false;
-  std::vector<std::uint64_t> lists;  // every list of the target, if guards_complete
-  std::string missing;               // which of torch's tables is not there; "" when all are
+  std::string missing;                     // which of torch's tables is not there; "" when all are
 };
 
-CompiledCodes find_compiled_codes(PythonObjects& python, std::size_t gc_objects,
+CompiledCodes find_compiled_codes(PythonObjects& python, const GuardObjects& objects,
                                   LookDeadline deadline);
 
 }  // namespace dynprof

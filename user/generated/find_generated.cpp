@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "symbolizer/base/text.h"
@@ -11,6 +12,7 @@
 #include "user/generated/compiled_codes.h"
 #include "user/generated/confirm_generated.h"
 #include "user/generated/fx_sources.h"
+#include "user/generated/gc_walk.h"
 #include "user/generated/graph_node_files.h"
 #include "user/generated/guard_reasons.h"
 #include "user/generated/inductor_files.h"
@@ -24,18 +26,30 @@ constexpr std::size_t kMaxGuardsExpression = 65'536;
 constexpr std::size_t kMaxWantedGuards = 65'536;
 constexpr std::size_t kBatch = 16;  // ranges in one read
 
+// What takes longest to find, once for both looks: guard managers that are still there are read again in the second, and
+// a reason is only used for a guard that both have.
+struct Guards {
+  GuardObjects objects;
+  std::optional<GuardReasons> reasons;
+};
+
 class Finder {
  public:
-  Finder(PythonObjects& python, pid_t pid, const GeneratedLimits& limits, LookDeadline deadline)
-      : python_(python), limits_(limits), deadline_(deadline), files_(pid), collector_(limits) {}
+  Finder(PythonObjects& python, pid_t pid, Guards& guards, const GeneratedLimits& limits,
+         LookDeadline deadline)
+      : python_(python),
+        guards_(guards),
+        limits_(limits),
+        deadline_(deadline),
+        files_(pid),
+        collector_(limits) {}
 
   GeneratedCode run() {
-    codes_ = find_compiled_codes(python_, limits_.gc_objects, deadline_);
+    codes_ = find_compiled_codes(python_, guards_.objects, deadline_);
     if (!codes_.missing.empty()) {
       collector_.missing("what belongs to which compile: " + codes_.missing);
     }
-    GuardReasons reasons(python_, codes_.lists, wanted_guards());
-    reasons_ = &reasons;
+    if (!guards_.reasons) read_reasons();
     FxSources sources(python_, collector_);
     InductorFiles inductor(python_, files_, collector_);
     CodeObjectFiles code_files(python_, files_, collector_, codes_);
@@ -56,16 +70,20 @@ class Finder {
     sources.add_others();
     graphs_ = sources.take_graphs();
     note_missing();
-    reasons_ = nullptr;
     return collector_.take();
   }
   // Those that run() found.
   const std::vector<LiveGraph>& graphs() const { return graphs_; }
 
  private:
+  void read_reasons() {
+    guards_.reasons.emplace();
+    if (guards_.objects.complete)
+      guards_.reasons->read(python_, guards_.objects.lists, wanted_guards());
+  }
+
   std::set<std::string> wanted_guards() {
     std::set<std::string> wanted;
-    if (codes_.lists.empty()) return wanted;
     auto want = [&](const GuardManager& guards) {
       if (wanted.size() >= kMaxWantedGuards || over(deadline_)) return;
       auto text = read_guards(python_, guards, limits_.file_bytes);
@@ -92,7 +110,7 @@ class Finder {
                                shown_id(guards.trace_id));
     for (const std::string& part : text->parts) {
       file.content += escape_terminal(part);
-      std::string reason = reasons_->reason(part);
+      std::string reason = guards_.reasons->reason(part);
       if (!reason.empty()) file.content += "  # " + escape_terminal(reason);
       file.content += "\n";
     }
@@ -123,7 +141,7 @@ class Finder {
       collector_.missing(
           fmt::format("what was not found within {} ms of CPU time, {} ms by the clock",
                       limits_.time.count(), limits_.by_the_clock.count()));
-    } else if (!codes_.guards_complete) {
+    } else if (!guards_.objects.complete) {
       collector_.missing("guards of compiled code that refers to no module, function or class");
     }
     std::size_t cut = 0;
@@ -136,13 +154,13 @@ class Finder {
   }
 
   PythonObjects& python_;
+  Guards& guards_;
   GeneratedLimits limits_;
   LookDeadline deadline_;
   TargetFiles files_;
   Collector collector_;
   CompiledCodes codes_;
   std::vector<LiveGraph> graphs_;
-  const GuardReasons* reasons_ = nullptr;
 };
 
 }  // namespace
@@ -154,13 +172,16 @@ GeneratedCode find_generated(RemoteObjects& objects, const PythonRuntime& runtim
   // Blocks of memory as they were when each was first asked for: a look at many small objects takes some reads of blocks
   // instead of several reads for each object, each of which may take the target's lock on its memory map. What was freed and reused
   // during a look differs in the next one, and is left out.
+  Guards guards;
   auto look = [&](const LookDeadline& deadline, std::vector<LiveGraph>& graphs) {
     SnapshotMemory pages(objects.memory());
     pages.pass_batches(kBatch);
     RemoteObjects held(pages, objects.layout());
     held.set_str_type(objects.str_type());
     PythonObjects python(held, runtime);
-    Finder finder(python, pid, limits, deadline);
+    if (!guards.reasons || !all_in_rings(objects.memory().current(), guards.objects.managers))
+      guards.objects = find_guard_objects(python, limits.gc_objects, deadline);
+    Finder finder(python, pid, guards, limits, deadline);
     GeneratedCode code = finder.run();
     graphs = finder.graphs();
     return code;

@@ -1,7 +1,9 @@
 #include "user/generated/gc_walk.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <span>
 
 namespace dynprof {
@@ -175,6 +177,15 @@ GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
     return {.objects = std::vector<std::vector<std::uint64_t>>(types.size())};
   }
   return Rings(python, types, max_objects, deadline).run(anchor);
+}
+
+bool all_in_rings(RemoteMemory& memory, std::span<const std::uint64_t> objects) {
+  return std::all_of(objects.begin(), objects.end(), [&memory](std::uint64_t object) {
+    const std::uint64_t head = object - kHeadSize;
+    const auto next = memory.read_pointer(head);
+    const auto back = next ? memory.read<std::uint64_t>(*next + 8) : std::nullopt;
+    return back && (*back & kPointer) == head;
+  });
 }
 
 }  // namespace dynprof

@@ -25,4 +25,8 @@ GcInstances find_gc_instances(PythonObjects& python, std::uint64_t anchor,
                               std::span<const std::uint64_t> types, std::size_t max_objects,
                               LookDeadline deadline);
 
+// Whether all of these are still in a ring: one that was freed is not. Can be false while a collection runs, which
+// keeps something else in their links.
+bool all_in_rings(RemoteMemory& memory, std::span<const std::uint64_t> objects);
+
 }  // namespace dynprof

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -73,16 +74,11 @@ class Search {
     }
   }
 
-  // Whether all were looked at; `lists` are what else the walk met.
-  bool by_gc(std::size_t gc_objects, std::vector<std::uint64_t>& lists, LookDeadline deadline) {
-    auto type = python_.global("torch._dynamo.guards", "GuardManagerWrapper");
-    auto list_type = python_.global("builtins", "list");
-    if (!type || !list_type || gc_objects == 0) return false;
-    const std::uint64_t types[] = {*type, *list_type};
-    GcInstances found = find_gc_instances(python_, *type, types, gc_objects, deadline);
-    for (std::uint64_t manager : found.objects[0]) add(manager, 0);
-    lists = std::move(found.objects[1]);
-    return found.complete;
+  void by_gc(std::span<const std::uint64_t> managers, LookDeadline deadline) {
+    for (std::uint64_t manager : managers) {
+      if (over(deadline)) return;
+      add(manager, 0);
+    }
   }
 
   std::vector<GuardManager> take() { return std::move(managers_); }
@@ -134,14 +130,22 @@ std::vector<std::string> shape_guards(PythonObjects& python, std::uint64_t manag
 
 }  // namespace
 
-GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
-                                  LookDeadline deadline) {
+GuardObjects find_guard_objects(PythonObjects& python, std::size_t gc_objects,
+                                LookDeadline deadline) {
+  auto type = python.global("torch._dynamo.guards", "GuardManagerWrapper");
+  auto list_type = python.global("builtins", "list");
+  if (!type || !list_type || gc_objects == 0) return {};
+  const std::uint64_t types[] = {*type, *list_type};
+  GcInstances found = find_gc_instances(python, *type, types, gc_objects, deadline);
+  return {std::move(found.objects[0]), std::move(found.objects[1]), found.complete};
+}
+
+std::vector<GuardManager> find_guard_managers(PythonObjects& python, const GuardObjects& objects,
+                                              LookDeadline deadline) {
   Search search(python);
   search.by_finalizers(deadline);
-  GuardManagers found;
-  found.searched_all = search.by_gc(gc_objects, found.lists, deadline);
-  found.managers = search.take();
-  return found;
+  search.by_gc(objects.managers, deadline);
+  return search.take();
 }
 
 std::optional<GuardText> read_guards(PythonObjects& python, const GuardManager& guards,

@@ -20,14 +20,18 @@ struct GuardManager {
   std::string trace_id;
 };
 
-struct GuardManagers {
-  std::vector<GuardManager> managers;
-  std::vector<std::uint64_t> lists;  // every list the garbage collector knows
-  bool searched_all = false;         // else those without a finalizer may be missing
+// Of the objects that the garbage collector knows those that guards are found by. They may have been freed since.
+struct GuardObjects {
+  std::vector<std::uint64_t> managers, lists;
+  bool complete = false;  // else some may be missing
 };
+// Looks at `gc_objects` objects at most.
+GuardObjects find_guard_objects(PythonObjects& python, std::size_t gc_objects,
+                                LookDeadline deadline);
 
-GuardManagers find_guard_managers(PythonObjects& python, std::size_t gc_objects,
-                                  LookDeadline deadline);
+// Those of `objects` that are guard managers still, and those that finalizers lead to.
+std::vector<GuardManager> find_guard_managers(PythonObjects& python, const GuardObjects& objects,
+                                              LookDeadline deadline);
 
 // `code_parts`, and for shapes the expressions with the user's line that requires them.
 struct GuardText {

@@ -27,18 +27,17 @@ VerboseGuard split_verbose_guard(std::string_view text) {
   return {std::string(guard), std::string(reason)};
 }
 
-GuardReasons::GuardReasons(PythonObjects& python, std::span<const std::uint64_t> lists,
-                           const std::set<std::string>& guards)
-    : python_(python) {
+void GuardReasons::read(PythonObjects& python, std::span<const std::uint64_t> lists,
+                        const std::set<std::string>& guards) {
   if (guards.empty()) return;
   for (std::size_t first = 0; first < lists.size(); first += kBatch) {
-    read_batch(lists.subspan(first, std::min(kBatch, lists.size() - first)), guards);
+    read_batch(python, lists.subspan(first, std::min(kBatch, lists.size() - first)), guards);
   }
 }
 
-void GuardReasons::read_batch(std::span<const std::uint64_t> lists,
+void GuardReasons::read_batch(PythonObjects& python, std::span<const std::uint64_t> lists,
                               const std::set<std::string>& guards) {
-  const PythonLayout& t = python_.objects().layout();
+  const PythonLayout& t = python.objects().layout();
   // ob_size and ob_item of each list, then the first items of the short ones.
   std::vector<std::uint64_t> heads(lists.size() * 2);
   std::vector<RemoteRange> ranges;
@@ -48,7 +47,7 @@ void GuardReasons::read_batch(std::span<const std::uint64_t> lists,
     ranges.push_back({lists[i] + t.object_size, std::as_writable_bytes(size)});
     ranges.push_back({lists[i] + t.list_items, std::as_writable_bytes(items)});
   }
-  python_.objects().memory().read_many(ranges);
+  python.objects().memory().read_many(ranges);
   std::vector<std::uint64_t> items(lists.size() * kMaxTexts);
   ranges.clear();
   for (std::size_t i = 0; i < lists.size(); ++i) {
@@ -57,9 +56,9 @@ void GuardReasons::read_batch(std::span<const std::uint64_t> lists,
     auto into = std::span(items).subspan(i * kMaxTexts, size);
     ranges.push_back({heads[i * 2 + 1], std::as_writable_bytes(into)});
   }
-  python_.objects().memory().read_many(ranges);
+  python.objects().memory().read_many(ranges);
   std::erase(items, 0U);
-  for (const RemoteValue& value : python_.values().values(items, kMaxText)) {
+  for (const RemoteValue& value : python.values().values(items, kMaxText)) {
     if (value.kind == RemoteValue::Kind::kStr) note(value.text, guards);
   }
 }

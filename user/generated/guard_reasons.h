@@ -16,18 +16,18 @@ namespace dynprof {
 class GuardReasons {
  public:
   // `lists`: all lists of the target; `guards`: the code parts whose reasons are wanted.
-  GuardReasons(PythonObjects& python, std::span<const std::uint64_t> lists,
-               const std::set<std::string>& guards);
+  void read(PythonObjects& python, std::span<const std::uint64_t> lists,
+            const std::set<std::string>& guards);
 
   // "return x * k  # model.py:15 in scale"; "" when there is none, or guards of the same text exist
   // for several reasons: then they cannot be distinguished.
   std::string reason(const std::string& guard) const;
 
  private:
-  void read_batch(std::span<const std::uint64_t> lists, const std::set<std::string>& guards);
+  void read_batch(PythonObjects& python, std::span<const std::uint64_t> lists,
+                  const std::set<std::string>& guards);
   void note(std::string_view text, const std::set<std::string>& guards);
 
-  PythonObjects& python_;
   std::unordered_map<std::string, std::set<std::string>> reasons_;
 };
 
