@@ -35,7 +35,7 @@ class SampleEncoder {
   // `schedule`: where the kernel's __schedule is. Its frame and those it called are of this profiler, and left
   // out.
   WaitStack wait_stack(const SampleView& view, FollowedProcess& process, std::uint64_t schedule);
-  // The stack with a native function, by its address, as the innermost frame.
+  // The stack with a native function, by an address in it, as the innermost frame.
   StackId with_function(StackId stack, std::uint64_t address, std::uint64_t now_ns,
                         FollowedProcess& process);
   std::uint64_t samples() const { return samples_; }
