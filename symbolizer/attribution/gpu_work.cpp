@@ -199,7 +199,9 @@ void GpuWork::find_compiles(const Attribution& attribution) {
       const RegionRun& run = spans.threads()[row].runs[call.run];
       call.id = run.id;
       call.backward = run.backward;
-    } else if (call.stack < by_file.size()) {
+    }
+    // The name of a run need not have an id.
+    if (!is_valid(call.id) && call.stack < by_file.size() && is_valid(by_file[call.stack].id)) {
       call.id = by_file[call.stack].id;
       call.backward = by_file[call.stack].backward;
     }

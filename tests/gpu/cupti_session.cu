@@ -42,6 +42,7 @@ struct Way {
   bool of_context = false;  // the kinds are enabled in the current context alone
   bool unforced = false;    // the last flush
   bool early = false;
+  bool activity = true;  // its buffers and its clock are registered
 };
 
 constexpr auto kKernels = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
@@ -64,13 +65,14 @@ void check(int result, const char* what) {
 
 struct Cupti {
 #define FUNCTION(name) decltype(&::name) name = nullptr;
-#define FUNCTIONS(X)                                                                            \
-  X(cuptiSubscribe)                                                                             \
-  X(cuptiUnsubscribe)                                                                           \
-  X(cuptiEnableCallback)                                                                        \
-  X(cuptiActivityEnable) X(cuptiActivityDisable) X(cuptiActivityEnableContext)                  \
-      X(cuptiActivityDisableContext) X(cuptiActivityRegisterCallbacks) X(cuptiActivityFlushAll) \
-          X(cuptiFinalize) X(cuptiActivityRegisterTimestampCallback) X(cuptiActivityGetNextRecord)
+#define FUNCTIONS(X)                                                                   \
+  X(cuptiSubscribe)                                                                    \
+  X(cuptiUnsubscribe)                                                                  \
+  X(cuptiEnableCallback)                                                               \
+  X(cuptiActivityEnable)                                                               \
+  X(cuptiActivityDisable) X(cuptiActivityEnableContext) X(cuptiActivityDisableContext) \
+      X(cuptiActivityRegisterCallbacks) X(cuptiActivityFlushAll) X(cuptiFinalize)      \
+          X(cuptiActivityRegisterTimestampCallback) X(cuptiActivityGetNextRecord)
   FUNCTIONS(FUNCTION)
   explicit Cupti(const char* path) {
     void* library = dlopen(path, RTLD_NOW);
@@ -151,9 +153,9 @@ CUcontext current_context() {
 void begin(const Way& way) {
   static bool has_clock = false;
   CHECK(cupti->cuptiSubscribe(&subscriber, on_call, nullptr));
-  if (!has_clock) CHECK(cupti->cuptiActivityRegisterTimestampCallback(now_ns));
+  if (way.activity && !has_clock) CHECK(cupti->cuptiActivityRegisterTimestampCallback(now_ns));
   has_clock = way.finalize == Finalize::kNo;
-  CHECK(cupti->cuptiActivityRegisterCallbacks(lend, take_back));
+  if (way.activity) CHECK(cupti->cuptiActivityRegisterCallbacks(lend, take_back));
   for (const CUpti_ActivityKind kind : way.kinds)
     CHECK(way.of_context ? cupti->cuptiActivityEnableContext(current_context(), kind)
                          : cupti->cuptiActivityEnable(kind));
@@ -164,7 +166,7 @@ void begin(const Way& way) {
 void end(const Way& way, bool others_call) {
   const bool at_exit = way.finalize == Finalize::kAtExitOfCall;
   if (!at_exit) enable_calls(false);
-  cupti->cuptiActivityFlushAll(way.unforced ? 0 : 1);
+  if (way.activity) cupti->cuptiActivityFlushAll(way.unforced ? 0 : 1);
   for (const CUpti_ActivityKind kind : way.kinds)
     way.of_context ? cupti->cuptiActivityDisableContext(current_context(), kind)
                    : cupti->cuptiActivityDisable(kind);
@@ -301,6 +303,10 @@ int main(int count, char** arguments) {
     std::printf("   %7s %7s %7s", column, "on", "after");
   std::printf("\n");
   const Way ways[] = {
+      {.name = "subscription without buffers and clock",
+       .calls = false,
+       .kinds = {},
+       .activity = false},
       {"subscription alone", false, {}},
       {"callbacks", true, {}},
       {"kernels", false, {kKernels}},

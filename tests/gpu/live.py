@@ -82,8 +82,12 @@ def live(options, job):
             texts, told = unassigned(trace)
             wrong += [f"live0: {text}" for text in texts]
             print(f"  {told}")
+            tell(wrong)
         round_counts.append(counts(trace))
-        wrong += differences(f"live{number}", round_counts[-1], round_counts[0])
+        # At once, so that a run that is stopped has told what it found.
+        wrong += tell(differences(f"live{number}", round_counts[-1], round_counts[0]))
+        if number % 10 == 9:
+            print(f"  {number + 1} recordings, {len(wrong)} differences")
         time.sleep(max(0.0, options.every - (time.monotonic() - began)))
     after = job.maps(), job.threads()
     print(f"  {options.rounds} recordings: attached in {attach[0]:.2f} s, then {min(attach[1:]):.2f} to"
@@ -96,7 +100,7 @@ def live(options, job):
     print(f"  threads {threads.total()}; new after one {dict(first_threads - threads)},"
           f" after all {dict(last_threads - threads)}")  # fmt: skip
     if last_files != first_files or (last_threads - first_threads).total() > CUPTI_THREADS:
-        wrong.append(f"left in the job: {sorted(last_files ^ first_files)}, {last_threads - first_threads}")
+        wrong += tell([f"left in the job: {sorted(last_files ^ first_files)}, {last_threads - first_threads}"])
     return wrong, round_counts[0]
 
 
@@ -165,8 +169,6 @@ def main():
     job.await_ready()
     other.await_ready()
     wrong, round_counts = live(options, job)
-    # Each at once, so that a run that is stopped has told what it found.
-    tell(wrong)
     for check in (many_steps, profiler_after, profiler_during):
         wrong += tell(check(options, job, round_counts))
     job.end()

@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -104,6 +105,9 @@ class Job:
     def _give_up(self, word):
         print(f"process {self.pid} did not say {word!r} in {ANSWER_SECONDS} s", file=sys.stderr)
         subprocess.run([BUILD / "dynprof-bpf", "dump", "--pid", str(self.pid)], stdout=sys.stderr, check=False)
+        if debugger := shutil.which("gdb") or shutil.which("cuda-gdb"):
+            words = ["timeout", "60", debugger, "-batch", "-p", str(self.pid), "-ex", "thread apply all backtrace 30"]
+            subprocess.run(words, stdout=sys.stderr, stderr=subprocess.DEVNULL, check=False)
         self.process.kill()
 
 

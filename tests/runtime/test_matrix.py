@@ -203,6 +203,13 @@ def test_a_backward_that_came_from_the_cache_is_marked(recorded):
     assert warm.of("learned", "backward") == []
 
 
+def test_runs_of_a_backward_that_came_from_the_cache_have_its_id(recorded):
+    """From torch 2.13 on, the oldest these tests run with."""
+    warm = recorded("warm")
+    backward = [row["trace_id"] for row in warm.ledger["runs"]["regions"] if row["backward"]]
+    assert backward == [warm.one("learned").id]
+
+
 def test_ids_used_again_after_a_reset(recorded):
     run = recorded("dynamo")
     again = run.one("again")

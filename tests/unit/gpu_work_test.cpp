@@ -96,6 +96,35 @@ TEST(GpuWork, CallsBelongToTheInnermostRunOfTheirThread) {
                      {1, "-"}, {2, "0/0"}, {3, "1/0"}, {4, "0/0"}, {5, "-"}, {6, "-"}}));
 }
 
+// torch before 2.13 does not say which compile a backward out of a cache is of.
+TEST(GpuWork, InARunWithoutAnIdAGeneratedFileOnTheStackHasIt) {
+  FakeRecording fake;
+  ThreadId thread = fake.thread(100, 100, "python3");
+  const std::string origin = "/tmp/torchinductor_me/ab/cabc.py";
+  fake.fact(100, "generated",
+            nlohmann::json{{"trace_id", "3/1"},
+                           {"kind", "wrapper"},
+                           {"direction", "backward"},
+                           {"name", "wrapper.py"},
+                           {"origin", origin},
+                           {"truncated", false}}
+                .dump(),
+            "def call(args):\n    triton_red_0.run(args)\n");
+  run(fake, thread, "CompiledFunctionBackward", 100, 500);
+  run(fake, thread, "CompiledFunctionBackward 0/0", 600, 700);
+  const StackId generated = fake.stack({fake.python(origin, "call", 1, 2)});
+  FakeGpu gpu(fake);
+  gpu.call(thread, 1, 200, 1, generated);
+  gpu.call(thread, 2, 300, 1);
+  gpu.call(thread, 3, 650, 1, generated);
+  Attribution attribution(fake);
+  GpuWork work(attribution);
+  EXPECT_EQ(work.calls()[0].id.text(), "3/1");
+  EXPECT_TRUE(work.calls()[0].backward);
+  EXPECT_FALSE(is_valid(work.calls()[1].id));
+  EXPECT_EQ(work.calls()[2].id.text(), "0/0") << "a run that has an id is believed";
+}
+
 TEST(GpuWork, ACallWhileCompilingBelongsToTheCompile) {
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100, "python3");

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 
+#include "symbolizer/attribution/compile.h"
 #include "user/target/torch_threads.h"
 
 namespace dynprof {
 namespace {
 
 constexpr const char* kRun = "CompiledFunctionBackward";
+constexpr std::size_t kMaxId = 64;
 constexpr std::uint16_t kBytes = 8 * DP_NODE_WORDS;
 constexpr std::array<std::uint16_t, 8> kFirstWords = {0x60,
                                                       0x1a0,
@@ -34,6 +36,14 @@ std::uint64_t compiled_function(RemoteObjects& objects, std::uint64_t type) {
   return function != 0 && objects.type_get(function, "compiled_fw") ? function : 0;
 }
 
+// Out of a cache: torch 2.13 writes the id on what it has of the graph's inputs and outputs.
+std::string id_of_cached(RemoteValues& values, std::uint64_t function) {
+  auto metadata = values.objects().type_get(function, "metadata");
+  auto text = metadata ? values.attribute(*metadata, "compile_id_str") : std::nullopt;
+  auto id = text ? values.read_str(*text, kMaxId) : std::nullopt;
+  return id && is_valid(parse_trace_id(*id)) ? *id : std::string();
+}
+
 }  // namespace
 
 std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch,
@@ -44,7 +54,7 @@ std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch
   auto info = objects.type_get(function, "_lazy_backward_info");
   auto context = info ? values.attribute(*info, "saved_compile_context") : std::nullopt;
   auto ids = context ? read_compile_context(objects, torch, none, *context) : std::nullopt;
-  std::string id = ids ? id_text(*ids) : std::string();
+  std::string id = ids ? id_text(*ids) : id_of_cached(values, function);
   return id.empty() ? kRun : fmt::format("{} {}", kRun, id);
 }
 

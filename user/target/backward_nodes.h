@@ -13,7 +13,7 @@
 namespace dynprof {
 
 // The name of a run of nodes with instances of this class, in torch.profiler's words, with the trace id
-// where torch still knows it ("CompiledFunctionBackward 0/0"; none for one that came out of a cache);
+// where torch still knows it ("CompiledFunctionBackward 0/0"; none before torch 2.13 for one that came out of a cache);
 // "" for a class that runs nothing compiled.
 std::string backward_run_name(RemoteValues& values, const dp_torch_layout& torch,
                               std::uint64_t none, std::uint64_t type);
