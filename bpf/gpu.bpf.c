@@ -38,6 +38,7 @@ struct launch {
   __u32 owner;
   __u32 pad;
   __u64 address; /* as DP_SAMPLE_GPU_ADDRESS; 0: not known */
+  __u64 handle;  /* as DP_SAMPLE_GPU_HANDLE, where there is an address; 0: not known */
   __u64 number;  /* of the stack; 0: it has none */
   struct walk walk;
 };
@@ -85,8 +86,8 @@ static __always_inline struct launch* claimed(__u32 tid) {
   return 0;
 }
 
-/* Torch's reported state of the thread, behind the frames; then the address and the number of the stack. Returns their
- * bytes. */
+/* Torch's reported state of the thread, behind the frames; then the address, the handle and the number of the stack.
+ * Returns their bytes. */
 static __always_inline __u32 append_tail(struct launch* launch) {
   struct walk* walk = &launch->walk;
   __u32 tid = walk->sample.header.tid;
@@ -104,17 +105,25 @@ static __always_inline __u32 append_tail(struct launch* launch) {
     bytes = sizeof(walk->torch.state);
   }
   if (bytes) to += sizeof(walk->torch.state) / 8;
-  __u64 first = launch->address ? launch->address : launch->number;
-  if (!first) return bytes;
-  to[0] = first;
-  to[1] = launch->number;
-  walk->sample.native_count = 1;
-  if (launch->address) walk->sample.flags |= DP_SAMPLE_GPU_ADDRESS;
-  if (!launch->number) return bytes + 8;
-  walk->sample.flags |= DP_SAMPLE_GPU_STACK_NUMBER;
-  if (!launch->address) return bytes + 8;
-  walk->sample.native_count = 2;
-  return bytes + 16;
+  if (launch->address) {
+    *to++ = launch->address;
+    bytes += 8;
+    walk->sample.native_count++;
+    walk->sample.flags |= DP_SAMPLE_GPU_ADDRESS;
+    if (launch->handle) {
+      *to++ = launch->handle;
+      bytes += 8;
+      walk->sample.native_count++;
+      walk->sample.flags |= DP_SAMPLE_GPU_HANDLE;
+    }
+  }
+  if (launch->number) {
+    *to = launch->number;
+    bytes += 8;
+    walk->sample.native_count++;
+    walk->sample.flags |= DP_SAMPLE_GPU_STACK_NUMBER;
+  }
+  return bytes;
 }
 
 /* False: it could not be sent. */
@@ -123,7 +132,7 @@ static __always_inline bool send_launch(struct launch* launch) {
   __u32 tail_bytes = append_tail(launch);
   __u32 frames = walk->sample.frame_count;
   bool sent = false;
-  if (frames <= DP_MAX_PYTHON_FRAMES && tail_bytes <= sizeof(struct dp_torch_state) + 16) {
+  if (frames <= DP_MAX_PYTHON_FRAMES && tail_bytes <= sizeof(struct dp_torch_state) + 24) {
     __u32 size = sizeof(struct dp_sample) + frames * sizeof(struct dp_frame) + tail_bytes;
     walk->sample.header.size = size;
     __u64 flags = wake_flags();
@@ -170,8 +179,13 @@ int walk_launch(struct pt_regs* ctx) {
   return 0;
 }
 
+/* What a probe on CUDA read; 0: it is not known. */
+struct called {
+  __u64 address, handle;
+};
+
 static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, __u64 call,
-                                        __u64 start_ns, __u16 flags, __u64 address) {
+                                        __u64 start_ns, __u16 flags, const struct called* called) {
   __u64 pid_tgid = current_ids();
   __u32 pid = pid_tgid >> 32;
   __u32 tid = (__u32)pid_tgid;
@@ -183,7 +197,8 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
     return 0;
   }
   struct walk* walk = &launch->walk;
-  launch->address = address;
+  launch->address = called->address;
+  launch->handle = called->handle;
   launch->number = 0;
   begin_walk(walk, process, DP_EVENT_GPU_LAUNCH, pid_tgid, start_ns);
   walk->sample.gpu_call = call << 32 | (__u32)correlation;
@@ -199,30 +214,34 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
 SEC("uprobe")
 int gpu_launched(struct pt_regs* ctx) {
   __u16 flags = PT_REGS_PARM4(ctx) & DYNPROF_GPU_CALL_NESTED ? DP_SAMPLE_GPU_NESTED : 0;
+  const struct called nothing = {};
   return begin_launch(ctx, PT_REGS_PARM1(ctx), (__u32)PT_REGS_PARM2(ctx), PT_REGS_PARM3(ctx), flags,
-                      0);
+                      &nothing);
 }
 
 /* What the link's cookie names. The probe is where the stack pointer is still that of the call. */
-static __always_inline __u64 wanted_address(struct pt_regs* ctx, __u64 cookie) {
-  __u64 which = cookie >> 32;
+static __always_inline struct called wanted_of(struct pt_regs* ctx, __u64 cookie) {
+  struct called called = {};
+  __u64 which = cookie >> 32 & 3;
   __u64 first = PT_REGS_PARM1(ctx), second = PT_REGS_PARM2(ctx), sp = PT_REGS_SP(ctx);
   asm volatile(""
                : "+r"(first), "+r"(second), "+r"(sp)); /* not one load from a chosen place of ctx */
   if (which == DP_GPU_COOKIE_CALLER >> 32) {
-    __u64 caller = 0;
-    bpf_probe_read_user(&caller, sizeof(caller), (const void*)sp);
-    return caller;
+    bpf_probe_read_user(&called.address, sizeof(called.address), (const void*)sp);
+    called.handle = cookie & DP_GPU_COOKIE_SECOND ? second : first;
+  } else {
+    called.address = which == 1 ? first : which == 2 ? second : 0;
   }
-  return which == 1 ? first : which == 2 ? second : 0;
+  return called;
 }
 
 /* A call into CUDA, without the library; which one is the link's cookie. */
 SEC("uprobe")
 int gpu_called(struct pt_regs* ctx) {
   __u64 cookie = bpf_get_attach_cookie(ctx);
+  const struct called called = wanted_of(ctx, cookie);
   return begin_launch(ctx, PT_REGS_SP(ctx), (__u32)cookie, bpf_ktime_get_ns(), DP_SAMPLE_GPU_BARE,
-                      wanted_address(ctx, cookie));
+                      &called);
 }
 
 /* A launch by the runtime whose call into the driver is probed too: only what that one cannot see. */
@@ -238,7 +257,7 @@ int gpu_stub_called(struct pt_regs* ctx) {
   event.header.time_ns = bpf_ktime_get_ns();
   event.header.pid = pid;
   event.header.tid = (__u32)pid_tgid;
-  event.function = wanted_address(ctx, bpf_get_attach_cookie(ctx));
+  event.function = wanted_of(ctx, bpf_get_attach_cookie(ctx)).address;
   event.sp = PT_REGS_SP(ctx);
   if (bpf_ringbuf_output(&gpu_events, &event, sizeof(event), wake_flags()))
     count(DP_COUNT_GPU_NAME_LOST);

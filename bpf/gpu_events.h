@@ -29,7 +29,10 @@ enum dp_gpu_event_kind {
  * lower half of the stack pointer. */
 #define DP_SAMPLE_GPU_ADDRESS 0x4000u
 
-/* In the flags of a launch: behind that address follows the number of its stack. With frames, the number stands for
+/* In the flags of a launch, of a call of the driver: behind that address follows the handle of the kernel (CUfunction). */
+#define DP_SAMPLE_GPU_HANDLE 0x0800u
+
+/* In the flags of a launch: behind those follows the number of its stack. With frames, the number stands for
  * them from here on; without, they are those that came with the number before. */
 #define DP_SAMPLE_GPU_STACK_NUMBER 0x8000u
 #define DP_LAUNCH_STACK_NUMBER(memo, site, version) \
@@ -39,6 +42,8 @@ enum dp_gpu_event_kind {
  * call returns to is wanted. */
 #define DP_GPU_COOKIE_ARGUMENT(n) ((__u64)(n) << 32)
 #define DP_GPU_COOKIE_CALLER DP_GPU_COOKIE_ARGUMENT(3)
+/* Besides CALLER: the second argument is the kernel's handle, not the first. */
+#define DP_GPU_COOKIE_SECOND ((__u64)1 << 34)
 
 /* A thread calls CUDA's runtime to launch the kernel that `function` stands for; the call into the driver
  * that does it comes next, from deeper in the stack. */

@@ -42,8 +42,8 @@ $(FAKES)/libcuda.so.1: tests/fakes/libcuda.c $(FAKE_HEADERS)
 $(FAKES)/libcudart.so.13: tests/fakes/libcudart.c $(FAKE_HEADERS) $(FAKES)/libcuda.so.1
 	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcudart.so.13 $(FAKES)/libcuda.so.1)
 
-$(FAKES)/libcublasLt.so.13: tests/fakes/libcublas.c $(FAKE_HEADERS) $(FAKES)/libcuda.so.1
-	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcublasLt.so.13 $(FAKES)/libcuda.so.1)
+$(FAKES)/libcublasLt.so.13: tests/fakes/libcublas.c $(FAKE_HEADERS) $(FAKES)/libcudart.so.13
+	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcublasLt.so.13 $(FAKES)/libcudart.so.13 $(FAKES)/libcuda.so.1)
 
 $(FAKES)/libcupti.so.13: tests/fakes/libcupti.c $(FAKE_HEADERS)
 	$(call link_fake,-shared -Wl$(comma)-soname$(comma)libcupti.so.13)

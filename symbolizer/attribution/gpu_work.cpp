@@ -1,9 +1,11 @@
 #include "symbolizer/attribution/gpu_work.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "symbolizer/attribution/driver_kernel_names.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/gpu_names.h"
 #include "symbolizer/base/hash.h"
@@ -98,6 +100,8 @@ std::optional<GpuUuid> GpuWork::device_uuid(std::int32_t pid, std::uint32_t devi
 void GpuWork::add_calls(const Attribution& attribution) {
   const Tables& tables = attribution.recording().tables();
   GpuNames names(attribution);
+  DriverKernelNames driver;
+  std::vector<std::pair<std::size_t, std::string_view>> by_driver;  // of which call
   std::unordered_map<CallKey, std::size_t, CallKeyHash> announced;
   for (const GpuLaunch& launch : tables.gpu_launches) {
     GpuCall call;
@@ -111,22 +115,32 @@ void GpuWork::add_calls(const Attribution& attribution) {
     call.context = launch.context;
     call.announced = true;
     call.bare = launch.flags & kGpuCallBare;
-    const bool has_address = launch.flags & (kGpuCallStub | kGpuCallCaller);
-    if (has_address && call.stack < tables.stacks.size() && call.stack != 0) {
+    const auto take_leaf = [&](std::uint8_t flags) -> std::optional<FrameId> {
+      if ((launch.flags & flags) == 0 || call.stack == 0 || call.stack >= tables.stacks.size())
+        return std::nullopt;
       const StackNode& leaf = tables.stacks[call.stack];
       call.stack = leaf.caller;
-      if (launch.flags & kGpuCallStub) {
-        call.kernel = names.of_stub(leaf.frame);
-      } else {
-        call.caller = names.library(leaf.frame);
+      return leaf.frame;
+    };
+    if (const auto function = take_leaf(kGpuCallStub)) call.kernel = names.of_stub(*function);
+    if (const auto caller = take_leaf(kGpuCallCaller)) call.caller = names.library(*caller);
+    const auto named = take_leaf(kGpuCallNamed);
+    const std::string_view drivers = named ? names.of_stub(*named) : std::string_view();
+    if (!drivers.empty() && !call.kernel.empty()) driver.compare(call.pid, drivers, call.kernel);
+    if (call.bare && call.kernel.empty() && call.call_class == DYNPROF_GPU_CLASS_LAUNCH) {
+      call.kernel = names.of_stack(call.stack);
+      if (!drivers.empty()) {
+        driver.compare_line(call.pid, drivers, call.kernel);
+        by_driver.emplace_back(calls_.size(), drivers);
       }
     }
-    if (call.bare && call.kernel.empty() && call.call_class == DYNPROF_GPU_CLASS_LAUNCH)
-      call.kernel = names.of_stack(call.stack);
-    if (!call.kernel.empty()) call.caller = {};
     if (!call.bare) announced[{call.pid, call.correlation}] = calls_.size();
     calls_.push_back(call);
   }
+  for (const auto& [call, name] : by_driver)
+    if (driver.usable(calls_[call].pid)) calls_[call].kernel = name;
+  for (GpuCall& call : calls_)
+    if (!call.kernel.empty()) call.caller = {};
   std::map<std::pair<std::int32_t, std::int32_t>, ThreadId> threads;
   for (ThreadId id = 0; id < tables.threads.size(); ++id)
     threads[{tables.threads[id].pid, tables.threads[id].tid}] = id;

@@ -17,6 +17,8 @@ inline constexpr std::uint8_t kGpuCallBare = 2;
 inline constexpr std::uint8_t kGpuCallStub = 4;
 // The innermost frame of its stack is native: the code that called the driver.
 inline constexpr std::uint8_t kGpuCallCaller = 8;
+// Behind that frame, or innermost where there is none: a native frame that is the name the driver has of the kernel.
+inline constexpr std::uint8_t kGpuCallNamed = 16;
 
 // A thread calls into CUDA to start work on a GPU, or to wait for it.
 struct GpuLaunch {

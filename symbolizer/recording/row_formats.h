@@ -110,7 +110,8 @@ struct RowFormat<GpuLaunch> : PlainRows {
   static constexpr std::size_t kRepetitiveRowBytes = 7;
   template <class V, class R>
   void visit(V& v, R& row, const GpuLaunch& before) {
-    v.flags(row.flags, kGpuCallNested | kGpuCallBare | kGpuCallStub | kGpuCallCaller);
+    v.flags(row.flags,
+            kGpuCallNested | kGpuCallBare | kGpuCallStub | kGpuCallCaller | kGpuCallNamed);
     v.difference(row.time_ns, before.time_ns);
     v.ref(Ref::kNeededThread, row.thread, before.thread);
     v.difference(row.correlation, before.correlation);

@@ -18,7 +18,9 @@ typedef struct fake_stream {
   uint32_t id;
   uint64_t busy_until; /* by __atomic builtins */
 }* CUstream;
+/* The name is where driver 580 has it. */
 typedef struct fake_function {
+  const void* module;
   const char* name;
   uint64_t duration_ns;
 }* CUfunction;
@@ -59,6 +61,8 @@ int cuMemcpyPeerAsync(uint64_t to, void* to_context, uint64_t from, void* from_c
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CUstream stream);
 
 /* ---- libcudart.so.13: each call ends in a driver call with the same correlation id ---- */
+void fake_cuda_register(const void* f,
+                        CUfunction function); /* 8 at most; others stand for themselves */
 int cudaLaunchKernel(const void* f, dim3_c grid, dim3_c block, void** params, size_t shared,
                      CUstream stream);
 int cudaGraphLaunch(CUgraphExec graph, CUstream stream);

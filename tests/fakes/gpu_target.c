@@ -29,7 +29,7 @@
 #include "cupti/cupti_abi.h"
 #include "tests/fakes/fake_cuda.h"
 
-static struct fake_function plain = {"_Z5plainPf", 3000};
+static struct fake_function plain = {NULL, "_Z5plainPf", 3000};
 static const dim3_c kGrid = {4, 2, 1}, kBlock = {128, 1, 1};
 
 static void launch(CUstream stream) { cudaLaunchKernel(&plain, kGrid, kBlock, NULL, 64, stream); }
@@ -173,7 +173,7 @@ static void launch_names(long count) {
     char* name;
     if (asprintf(&name, "_Z6named_%ldPf", i) < 0) abort();
     struct fake_function* f = malloc(sizeof *f);
-    *f = (struct fake_function){name, 2000};
+    *f = (struct fake_function){NULL, name, 2000};
     const CUlaunchConfig config = {1, 1, 1, 32, 1, 1, 0, NULL, NULL, 0};
     cuLaunchKernelEx(&config, f, NULL, NULL);
   }
@@ -218,7 +218,7 @@ static void list_threads(void) {
 }
 
 static void graph(long count, long kernels) {
-  static struct fake_function node = {"_Z4nodePf", 1500};
+  static struct fake_function node = {NULL, "_Z4nodePf", 1500};
   struct fake_graph one = {77, (uint32_t)kernels, &node};
   for (long i = 0; i < count; ++i) cudaGraphLaunch(&one, NULL);
 }

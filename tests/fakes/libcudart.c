@@ -1,13 +1,33 @@
-/* A CUDA runtime over the fake driver. A kernel's host pointer is its struct fake_function. */
+/* A CUDA runtime over the fake driver. A kernel's host pointer is its struct fake_function, or was registered. */
 #include "tests/fakes/fake_cuda.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 static uint64_t address(const void* pointer) { return (uint64_t)(uintptr_t)pointer; }
 
+static struct {
+  const void* host;
+  CUfunction function;
+} registered[8];
+
+EXPORT void fake_cuda_register(const void* f, CUfunction function) {
+  for (int i = 0; i < 8; ++i) {
+    if (registered[i].host && registered[i].host != f) continue;
+    registered[i].host = f;
+    registered[i].function = function;
+    return;
+  }
+}
+
+static CUfunction function_of(const void* f) {
+  for (int i = 0; i < 8 && registered[i].host; ++i)
+    if (registered[i].host == f) return registered[i].function;
+  return (CUfunction)(uintptr_t)f;
+}
+
 EXPORT int cudaLaunchKernel(const void* f, dim3_c grid, dim3_c block, void** params, size_t shared,
                             CUstream stream) {
-  CUfunction function = (CUfunction)(uintptr_t)f;
+  CUfunction function = function_of(f);
   struct fake_call call;
   fake_cuda_enter(&call, kFakeRuntime, 211, "cudaLaunchKernel", function->name);
   const int result = cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,

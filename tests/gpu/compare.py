@@ -7,7 +7,7 @@
 
 Compared: kernels by name and how often; copies and memsets by name; the median duration of each (1 us or 1 %, and as
 much again as the two differ in torch.profiler's own two halves), but for copies of pageable memory; that each arrow
-comes from a call of the same name.
+comes from a call of the same name; the names of kernels that probes on CUDA see launched.
 """
 
 import argparse
@@ -77,6 +77,23 @@ def traced_calls(directory):
     )
 
 
+def names_by_probes(probed, theirs):
+    """What differs between torch.profiler's kernels and those that probes saw launched. A CUDA graph is one launch."""
+    launches = Counter(
+        e["args"].get("kernel") for e in probed["traceEvents"]
+        if e.get("cat") == "cuda_driver" and e["name"].startswith("cuLaunchKernel")
+    )  # fmt: skip
+    wanted = Counter()
+    for (kind, name), found in work_of(theirs).items():
+        if kind == "kernel":
+            wanted[name] += sum("Graph" not in call for _, call in found)
+    return [
+        f"launches of {name}: {launches[name]} by probes, torch.profiler has {wanted[name]}"
+        for name in sorted(set(launches) | set(wanted), key=str)
+        if launches[name] != wanted[name]
+    ]
+
+
 def run(build, folder):
     job = Job(TRAIN, build / "libdynprof_cupti.so").await_ready()
     idle = min(job.work() for _ in range(3))
@@ -105,6 +122,8 @@ def run(build, folder):
         wrong += [f"{name}: {text}" for text in check_chrome_trace.check(ours)]
         wrong += [f"{name}: {text}" for text in check_kineto.check_gpu(ours)]
         wrong += [f"{name}: {text}" for text in compare(ours, theirs)]
+    probed_trace = check_chrome_trace.load(folder / "probed" / "trace.json.gz")
+    wrong += [f"probed: {text}" for text in names_by_probes(probed_trace, theirs)]
     calls = traced_calls(folder / "first")
     print("measured, for docs/concepts/gpu.md")
     print(f"  A one round of work: {bare:.3f} s without the library, {idle:.3f} s with it idle,"
@@ -139,6 +158,12 @@ def selftest():
     assert compare(trace(duration=1009.0), trace(duration=1000.0)) == [], "within 1 %"
     for other in ({"name": "other"}, {"duration": 12.0}, {"call": "cuLaunchKernel"}, {"count": 5}):
         assert compare(trace(**other), trace()), other
+    probed = {"traceEvents": [
+        {"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "args": {"kernel": "k"}},
+    ] * 4}  # fmt: skip
+    assert names_by_probes(probed, trace()) == []
+    assert names_by_probes(probed, trace(call="cudaGraphLaunch"))
+    assert names_by_probes(probed, trace(name="other"))
     print("compare.py finds what differs")
     return 0
 

@@ -8,6 +8,8 @@
 //                                           context; freed, buffers are freed when CUPTI returns them; unforced, the last
 //                                           flush is not forced; exit, finalize at the exit of a call, as NVIDIA's
 //                                           documentation asks; after
+//   cupti_session LIBCUPTI choices          within one session, in turn: nanoseconds that a launch takes longer or shorter
+//                                           with other callbacks, flushes and buffers than the library's
 //
 // Built and run by check.sh where there is nvcc.
 #include <cuda_runtime.h>
@@ -65,14 +67,17 @@ void check(int result, const char* what) {
 
 struct Cupti {
 #define FUNCTION(name) decltype(&::name) name = nullptr;
-#define FUNCTIONS(X)                                                                   \
-  X(cuptiSubscribe)                                                                    \
-  X(cuptiUnsubscribe)                                                                  \
-  X(cuptiEnableCallback)                                                               \
-  X(cuptiActivityEnable)                                                               \
-  X(cuptiActivityDisable) X(cuptiActivityEnableContext) X(cuptiActivityDisableContext) \
-      X(cuptiActivityRegisterCallbacks) X(cuptiActivityFlushAll) X(cuptiFinalize)      \
-          X(cuptiActivityRegisterTimestampCallback) X(cuptiActivityGetNextRecord)
+#define FUNCTIONS(X)                                                          \
+  X(cuptiSubscribe)                                                           \
+  X(cuptiUnsubscribe)                                                         \
+  X(cuptiEnableCallback)                                                      \
+  X(cuptiActivityEnable)                                                      \
+  X(cuptiActivityDisable)                                                     \
+  X(cuptiActivityEnableContext)                                               \
+  X(cuptiActivityDisableContext)                                              \
+  X(cuptiActivityRegisterCallbacks) X(cuptiActivityFlushAll) X(cuptiFinalize) \
+      X(cuptiActivityRegisterTimestampCallback) X(cuptiActivityGetNextRecord) \
+          X(cuptiActivitySetAttribute)
   FUNCTIONS(FUNCTION)
   explicit Cupti(const char* path) {
     void* library = dlopen(path, RTLD_NOW);
@@ -101,13 +106,15 @@ void CUPTIAPI on_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId, cons
 std::mutex buffers_lock;
 std::vector<std::uint8_t*> free_buffers;
 bool free_at_once = false;
+std::atomic<std::size_t> buffer_bytes{1 << 20};
+constexpr std::size_t kMostBytes = 8 << 20;
 
 void CUPTIAPI lend(std::uint8_t** buffer, std::size_t* size, std::size_t* most) {
   const std::lock_guard lock(buffers_lock);
-  *size = 1 << 20;
+  *size = buffer_bytes;
   *most = 0;
   if (free_buffers.empty()) {
-    *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, *size));
+    *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kMostBytes));
     return;
   }
   *buffer = free_buffers.back();
@@ -120,12 +127,19 @@ void CUPTIAPI take_back(CUcontext, std::uint32_t, std::uint8_t* buffer, std::siz
   while (valid != 0 && cupti->cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS)
     ++records;
   if (free_at_once) return std::free(buffer);
+  std::memset(buffer, 0, valid);  // for those who said that they do that
   const std::lock_guard lock(buffers_lock);
   free_buffers.push_back(buffer);
 }
 
-// Where it was, by module and offset: libcupti has no symbols.
+std::atomic<int> sessions_done{0};
+
+// Where it was, by module and offset: libcupti has no symbols. Also of a program that was told to end.
 void on_crash(int signal) {
+  char text[] = "after 0000 sessions:\n";
+  for (int at = 9, left = sessions_done; at > 5; --at, left /= 10)
+    text[at] = "0123456789"[left % 10];
+  if (write(1, text, sizeof text - 1) < 0) _exit(1);
   std::array<void*, 64> frames;
   backtrace_symbols_fd(frames.data(), backtrace(frames.data(), frames.size()), 1);
   _exit(128 + signal);
@@ -135,12 +149,13 @@ std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-void enable_calls(bool enable) {
+void enable_calls(bool runtime, bool driver) {
   for (const int call : kRuntimeCalls)
-    cupti->cuptiEnableCallback(enable, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, call);
+    cupti->cuptiEnableCallback(runtime, subscriber, CUPTI_CB_DOMAIN_RUNTIME_API, call);
   for (const int call : kDriverCalls)
-    cupti->cuptiEnableCallback(enable, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call);
+    cupti->cuptiEnableCallback(driver, subscriber, CUPTI_CB_DOMAIN_DRIVER_API, call);
 }
+void enable_calls(bool enable) { enable_calls(enable, enable); }
 
 // This program is linked without the driver.
 CUcontext current_context() {
@@ -241,6 +256,107 @@ void measure(const Way& way) {
   std::fflush(stdout);
 }
 
+struct Choice {
+  const char* name;
+  bool runtime = true, driver = true;
+  int flush_ms = 100;  // 0: none
+  std::size_t bytes = 1 << 20;
+  std::uint8_t zeroed = 0;  // 1: CUPTI does not do it in the thread that launches
+};
+
+// Launches of two threads that do something else in between, as a program does.
+double launches_ns(const std::vector<Work>& works, std::uint64_t for_ns) {
+  std::array<double, 2> each;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < each.size(); ++i)
+    threads.emplace_back([&, i] {
+      std::vector<unsigned> touched(16'384);
+      const std::uint64_t began = now_ns();
+      std::uint64_t launches = 0, waited = 0;
+      while (now_ns() - began < for_ns) {
+        for (unsigned k = 0; k < 200; ++k) {
+          works[i].launch();
+          for (std::size_t word = 0; word < touched.size(); word += 16) touched[word] += k;
+        }
+        launches += 200;
+        const std::uint64_t launched = now_ns();
+        CHECK(cudaStreamSynchronize(works[i].stream));
+        waited += now_ns() - launched;
+      }
+      each[i] = static_cast<double>(now_ns() - began - waited) / static_cast<double>(launches);
+    });
+  for (std::thread& thread : threads) thread.join();
+  return (each[0] + each[1]) / 2;
+}
+
+int choices() {
+  static const Choice all[] = {{.name = "the library's"},
+                               {.name = "the library's again"},
+                               {.name = "no callbacks", .runtime = false, .driver = false},
+                               {.name = "callbacks of the runtime", .driver = false},
+                               {.name = "callbacks of the driver", .runtime = false},
+                               {.name = "no flush", .flush_ms = 0},
+                               {.name = "flush every 20 ms", .flush_ms = 20},
+                               {.name = "flush every second", .flush_ms = 1000},
+                               {.name = "buffers of 64 KiB", .bytes = 64 << 10},
+                               {.name = "buffers of 256 KiB", .bytes = 256 << 10},
+                               {.name = "buffers of 8 MiB", .bytes = 8 << 20},
+                               {.name = "zeroed beforehand", .zeroed = 1},
+                               {.name = "zeroed beforehand, 8 MiB, flush every second",
+                                .flush_ms = 1000,
+                                .bytes = 8 << 20,
+                                .zeroed = 1}};
+  constexpr std::uint64_t kEachNs = 250'000'000;
+  constexpr int kRounds = 9;
+  const Way way{.name = "choices", .calls = true, .kinds = kDefault};
+  const std::vector<Work> works(2);
+  launches_ns(works, kEachNs);
+  const double before = launches_ns(works, kEachNs);
+  begin(way);
+  std::atomic<int> flush_ms{100};
+  std::atomic<bool> enough{false};
+  std::thread flusher([&] {
+    for (int ms = 0; !enough; ++ms) {
+      usleep(1000);
+      const int every = flush_ms;
+      if (every != 0 && ms % every == 0) cupti->cuptiActivityFlushAll(0);
+    }
+  });
+  std::array<std::vector<double>, std::size(all)> times;
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t k = 0; k < std::size(all); ++k) {
+      // Each round begins with another one.
+      const std::size_t which = (k + static_cast<std::size_t>(round) * 5) % std::size(all);
+      const Choice& choice = all[which];
+      enable_calls(choice.runtime, choice.driver);
+      flush_ms = choice.flush_ms;
+      buffer_bytes = choice.bytes;
+      std::uint8_t value = choice.zeroed;
+      std::size_t size = sizeof value;
+      CHECK(cupti->cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size,
+                                             &value));
+      launches_ns(works, kEachNs / 10);
+      times[which].push_back(launches_ns(works, kEachNs));
+    }
+  enough = true;
+  flusher.join();
+  std::printf("before: %.0f ns for a launch and what is done in between\n", before);
+  const auto middle = [](std::vector<double> of, std::size_t part) {
+    std::sort(of.begin(), of.end());
+    return of[of.size() * part / 4];
+  };
+  for (std::size_t k = 0; k < std::size(all); ++k) {
+    std::vector<double> more;
+    for (std::size_t round = 0; round < kRounds; ++round)
+      more.push_back(times[k][round] - times[0][round]);
+    std::printf("  %-46s %7.0f, %+7.0f (%+.0f ... %+.0f)\n", all[k].name, middle(times[k], 2),
+                middle(more, 2), middle(more, 1), middle(more, 3));
+  }
+  end(way, false);
+  std::printf("%ld records\n", records.load());
+  return 0;
+}
+
 int stress(const Way& way, int sessions) {
   std::atomic<bool> enough{false};
   std::atomic<int> ready{0};
@@ -269,6 +385,7 @@ int stress(const Way& way, int sessions) {
     begin(way);
     usleep(30'000);
     end(way, true);
+    ++sessions_done;
     usleep(20'000);
   }
   enough = true;
@@ -281,8 +398,9 @@ int stress(const Way& way, int sessions) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  if (count != 2 && count != 5) return 2;
+  if (count < 2 || count > 5 || count == 4) return 2;
   cupti = new Cupti(arguments[1]);
+  if (count == 3) return choices();
   if (count == 5) {
     const std::string way = arguments[3];
     const Finalize finalize = way == "exit"    ? Finalize::kAtExitOfCall
@@ -296,6 +414,7 @@ int main(int count, char** arguments) {
                        .early = way == "early"};
     free_at_once = way == "freed";
     std::signal(SIGSEGV, on_crash);
+    std::signal(SIGTERM, on_crash);
     return stress(stressed, std::atoi(arguments[4]));
   }
   std::printf("%-54s", "");

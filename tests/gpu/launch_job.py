@@ -19,7 +19,7 @@ import torch
 from told_lines import lines
 
 LAYERS = 12
-SIZES = {"gpu": (6144, 2048), "cpu": (64, 256)}
+SIZES = {"gpu": (24576, 2048), "cpu": (64, 256)}
 
 
 def make(batch, width):

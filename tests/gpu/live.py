@@ -6,8 +6,8 @@
 The job is tests/gpu/train_job.py: everything is compiled, and its CUDA graphs captured, before the first recording.
 N recordings of one round of work each must show the same work; after all of them the job must map the same files as
 after the first, and have about as many threads. A recording of N steps must show that work N / 20 times. Then
-torch.profiler: afterwards, when it must show the same as a round; while recorded; and first of all, in a job of its
-own.
+torch.profiler: afterwards, when it must show the same as a round; and, in jobs of their own, for the first time while
+recorded, and before the recording. It keeps CUPTI from its first use on.
 """
 
 import sys
@@ -143,7 +143,7 @@ def starts_work(trace):
     return len({e["args"]["correlation"] for e in trace["traceEvents"] if e.get("cat") in on_gpu})
 
 
-def profiler_before(options, job):
+def profiler_before(options, job, _):
     """The library is refused, and probes record the launches."""
     job.work(options.folder / "before.json")
     recording = Recording(options.build, options.folder, job, "late", sign=f"{TRACED}|{REFUSED}|{WITHOUT}")
@@ -165,15 +165,15 @@ def main():
     parser.add_argument("--every", type=float, default=10.0)
     parser.add_argument("--steps", type=int, default=1000)
     options = resolved(parser)
-    job, other = Job(TRAIN), Job(TRAIN)
-    job.await_ready()
-    other.await_ready()
-    wrong, round_counts = live(options, job)
-    for check in (many_steps, profiler_after, profiler_during):
-        wrong += tell(check(options, job, round_counts))
-    job.end()
-    wrong += tell(profiler_before(options, other))
-    other.end()
+    jobs = [Job(TRAIN) for _ in range(3)]
+    for job in jobs:
+        job.await_ready()
+    wrong, round_counts = live(options, jobs[0])
+    checks = ((many_steps, 0), (profiler_after, 0), (profiler_during, 1), (profiler_before, 2))
+    for check, which in checks:
+        wrong += tell(check(options, jobs[which], round_counts))
+    for job in jobs:
+        job.end()
     return verdict(wrong)
 
 

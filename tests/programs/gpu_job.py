@@ -7,7 +7,9 @@ FAKES is the folder of the fake libraries. --torch: imports torch, and defines c
 main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
 line is answered by `did n VERB`:
 
-    init | launch N | multiply N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N
+    init | launch N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N
+    multiply N           kernels of a library, by the driver: N of each of two
+    scale NAME N         N of one that the runtime launches, with this name in the driver
     train STEPS          with --torch
     streams STEPS        with --torch: a compiled function that uses two streams
     subscribe | unsubscribe | log PATH | exit
@@ -35,7 +37,11 @@ class Dim3(ctypes.Structure):
 
 
 class Function(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("duration_ns", ctypes.c_uint64)]
+    _fields_ = [
+        ("module", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("duration_ns", ctypes.c_uint64),
+    ]
 
 
 class Graph(ctypes.Structure):
@@ -91,7 +97,7 @@ class Cuda:
 
     def function(self, name):
         if name not in self.functions:
-            self.functions[name] = Function(name.encode(), 5000)
+            self.functions[name] = Function(None, name.encode(), 5000)
         return self.functions[name]
 
     def launch(self, name, stream=None):
@@ -115,6 +121,12 @@ def launch_inner(cuda):
 def multiply(cuda, count):
     for _ in range(count):
         cuda.cublas.fake_cublas_multiply()
+        cuda.cublas.fake_cublas_multiply_ex()
+
+
+def scale(cuda, name, count):
+    for _ in range(count):
+        cuda.cublas.fake_cublas_scale(name)
 
 
 def launch_from_two_lines(cuda, count):
@@ -213,7 +225,7 @@ def make_use_of_streams(cuda):
 
     stream = ctypes.c_void_p()
     cuda.driver.cuStreamCreate(ctypes.byref(stream), 0)
-    cuda.functions["long"] = Function(b"long", 2_000_000)
+    cuda.functions["long"] = Function(None, b"long", 2_000_000)
 
     recorded = []
 
@@ -265,6 +277,7 @@ def main():
     parser.add_argument("--polls", action="store_true")
     options = parser.parse_args()
     train = None
+    names = []
     cuda = None if options.late else Cuda(options.fakes, not options.no_cupti)
     if cuda:
         cuda.init()
@@ -282,6 +295,9 @@ def main():
             launch_outer(cuda, int(words[0]))
         elif verb == "multiply":
             multiply(cuda, int(words[0]))
+        elif verb == "scale":
+            names.append(words[0].encode())
+            scale(cuda, names[-1], int(words[1]))
         elif verb == "lines":
             launch_from_two_lines(cuda, int(words[0]))
         elif verb == "threads":

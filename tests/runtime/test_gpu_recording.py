@@ -350,11 +350,11 @@ def test_a_kernel_without_a_name_has_the_library_that_launched_it(
     stop(run)
     dump = GpuDump(tmp_path / "out")
     functions = Counter(dump.functions(call)[-1] for call in dump.calls)
-    assert functions == {"launch": 5, "multiply": 9}, "what called the driver is no frame of the stack"
-    rows = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]["without_library"]
+    assert functions == {"launch": 5, "multiply": 18}, "what called the driver is no frame of the stack"
     # The job's own functions are on its heap, so that their kernels have no name either.
-    assert {(row["call"], row["kernel"], row["caller"], row["count"]) for row in rows} == {
+    assert without_library(tmp_path / "out") == {
         ("cuLaunchKernel", None, "libcublasLt.so.13", 9),
+        ("cuLaunchKernelEx", None, "libcublasLt.so.13", 9),
         ("cuLaunchKernel", None, None, 5),
     }
     report = (tmp_path / "out" / "report.txt").read_text()
@@ -362,7 +362,71 @@ def test_a_kernel_without_a_name_has_the_library_that_launched_it(
     assert re.search(r"(?m)^ +5  - +\(cuLaunchKernel\) +\S*gpu_job", report), report
     trace = check_trace(tmp_path / "out")
     callers = Counter(event.get("args", {}).get("caller") for event in trace["traceEvents"])
-    assert callers["libcublasLt.so.13"] == 9
+    assert callers["libcublasLt.so.13"] == 18
+
+
+def without_library(directory):
+    rows = json.loads((directory / "compiles.json").read_text())["gpu"]["without_library"]
+    return {(row["call"], row["kernel"], row["caller"], row["count"]) for row in rows}
+
+
+def launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines):
+    job = start_job(spawn, venv_python, library=False)
+    run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
+    run.wait_for_err("uses CUDA without libdynprof_cupti.so")
+    for line in lines:
+        tell(job, line)
+        # A name that was read is believed for a second.
+        if line.startswith("scale"):
+            time.sleep(1.2)
+    stop(run)
+    return without_library(tmp_path / "out")
+
+
+def test_a_kernel_has_the_name_that_the_driver_has(dynprof, spawn, tmp_path, venv_python):
+    """Where the symbol of another kernel's function is the same as its name in the driver."""
+    lines = ("multiply 4", "scale _Z5scalePfi 3", "launch 2")
+    assert launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines) == {
+        ("cuLaunchKernel", "sm90_gemm_f32", None, 4),
+        ("cuLaunchKernelEx", "void cublas::gemm<float>(float const*)", None, 4),
+        ("cuLaunchKernel", "scale(float*, int)", None, 3),
+        ("cuLaunchKernel", "plain(float*)", None, 2),
+    }
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert re.search(r"(?m)^ +4  - +sm90_gemm_f32 +\S*gpu_job", report), report
+    names = Counter(
+        event["args"].get("kernel") for event in check_trace(tmp_path / "out")["traceEvents"]
+        if event.get("cat") == "cuda_driver"
+    )  # fmt: skip
+    assert names["sm90_gemm_f32"] == 4, names
+
+
+def test_names_of_a_driver_that_has_something_else_there_are_not_used(
+    dynprof, spawn, tmp_path, venv_python
+):
+    lines = ("multiply 4", "scale some_module 3")
+    assert launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines) == {
+        ("cuLaunchKernel", None, "libcublasLt.so.13", 4),
+        ("cuLaunchKernelEx", None, "libcublasLt.so.13", 4),
+        ("cuLaunchKernel", "scale(float*, int)", None, 3),
+    }
+
+
+def test_what_is_no_name_is_left_out(dynprof, spawn, tmp_path, venv_python):
+    lines = ("scale _Z5scalePfi 3", "scale not-a-symbol 4")
+    assert launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines) == {
+        ("cuLaunchKernel", "scale(float*, int)", None, 7),
+    }
+
+
+def test_after_many_launches_the_runtime_is_not_probed(dynprof, spawn, tmp_path, venv_python):
+    """The driver's name is the only one then."""
+    lines = ("scale _Z5scalePfi 2500", "scale other 10", "scale not-a-symbol 5")
+    assert launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines) == {
+        ("cuLaunchKernel", "scale(float*, int)", None, 2500),
+        ("cuLaunchKernel", "other", None, 10),
+        ("cuLaunchKernel", None, "libcudart.so.13", 5),
+    }
 
 
 REAL = r"""

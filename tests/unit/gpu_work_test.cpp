@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "symbolizer/attribution/driver_kernel_names.h"
 #include "symbolizer/attribution/gpu_names.h"
 #include "symbolizer/attribution/gpu_summary.h"
 #include "symbolizer/export/chrome.h"
@@ -326,6 +327,60 @@ TEST(GpuNames, OfBareLaunches) {
   EXPECT_THAT(report, HasSubstr("        1  -          plain(float*) "));
   EXPECT_THAT(report, HasSubstr("(cuLaunchKernel)"));
   EXPECT_THAT(report, HasSubstr("        1  -          (launched by libcublasLt.so.12) "));
+}
+
+TEST(GpuNames, WithoutWhatACompilerMayWriteInTwoWays) {
+  for (const auto& [name, base] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"plain(float*)", "plain"},
+           {"sm90_gemm", "sm90_gemm"},
+           {"void cublas::gemm<float, (anonymous namespace)::Op<3> >(float*, int)", "gemm"},
+           {"void at::native::(anonymous namespace)::apply<int>(int)", "apply"},
+           {"", ""},
+           {"<>", ""},
+           {"a<b", "a"},
+           {"((((", ""}})
+    EXPECT_EQ(kernel_base_name(name), base) << name;
+  EXPECT_EQ(kernel_base_name(std::string(100'000, '<')), "");
+}
+
+TEST(GpuNames, OfADriverAreUsedWhereOthersAgree) {
+  DriverKernelNames names;
+  EXPECT_FALSE(names.usable(1)) << "nothing says what they are";
+  names.compare_line(1, "triton_poi_0", "other_name");
+  EXPECT_FALSE(names.usable(1));
+  names.compare_line(1, "triton_poi_0", "triton_poi_0");
+  EXPECT_TRUE(names.usable(1));
+  EXPECT_FALSE(names.usable(2)) << "another process";
+  names.compare(1, "wrong", "plain(float*)");
+  EXPECT_FALSE(names.usable(1));
+  for (int i = 0; i < 19; ++i) names.compare(1, "void f<int>(int)", "void f<(int)3>(int)");
+  EXPECT_TRUE(names.usable(1)) << "a symbol of two";
+}
+
+// The frames of a launch: Python, the driver's name, and the function that stands for the kernel or the library.
+TEST(GpuNames, OfTheDriverTakeThePlaceOfNone) {
+  constexpr std::uint32_t kDriverLaunch = DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 307);
+  FakeRecording fake;
+  const ThreadId thread = fake.thread(100, 100, "python3");
+  const FrameId main = fake.python("/home/me/train.py", "main", 10, 12);
+  const FrameId plain = fake.native("plain(float*)", ""), gemm = fake.native("sm90_gemm", "");
+  const FrameId stub = fake.native("plain(float*)", "/home/me/kernels.so", 4096);
+  const FrameId cublas = fake.native("", "/opt/venv/lib/libcublasLt.so.12", 4096);
+  FakeGpu gpu(fake);
+  constexpr std::uint8_t kNamed = kGpuCallBare | kGpuCallNamed;
+  gpu.launch(thread, 0, 10, fake.stack({main, gemm, cublas}), kDriverLaunch, 0,
+             kNamed | kGpuCallCaller);
+  gpu.launch(thread, 0, 20, fake.stack({main, plain, stub}), kDriverLaunch, 0,
+             kNamed | kGpuCallStub);
+  gpu.launch(thread, 0, 30, fake.stack({main, gemm}), kDriverLaunch, 0, kNamed);
+  gpu.launch(thread, 0, 40, 0, kDriverLaunch, 0, kNamed);
+  Attribution attribution(fake);
+  const GpuWork work(attribution);
+  std::vector<std::string> names;
+  for (const GpuCall& call : work.calls()) names.emplace_back(call.kernel);
+  EXPECT_EQ(names, (std::vector<std::string>{"sm90_gemm", "plain(float*)", "sm90_gemm", ""}));
+  EXPECT_EQ(work.calls()[0].caller, "") << "it has a name";
+  for (int i : {0, 1, 2}) EXPECT_EQ(work.calls()[i].stack, fake.stack({main}));
 }
 
 TEST(GpuReport, NamesAreMadeSafe) {

@@ -17,6 +17,7 @@ namespace dynprof {
 namespace {
 
 constexpr std::size_t kMaxStubs = 4096;               // threads
+constexpr unsigned kEnoughNamed = 2000;               // in a row
 constexpr std::uint32_t kMaxRuntimeStack = 16 << 10;  // that libcudart uses above the driver's
 
 struct Function {
@@ -25,14 +26,15 @@ struct Function {
   std::uint64_t address = 0;  // the part of the cookie that says which address is wanted
 };
 constexpr std::uint64_t kCaller = DP_GPU_COOKIE_CALLER;
+constexpr std::uint64_t kCallerOfEx = DP_GPU_COOKIE_CALLER | DP_GPU_COOKIE_SECOND;
 constexpr std::uint64_t kFirst = DP_GPU_COOKIE_ARGUMENT(1), kSecond = DP_GPU_COOKIE_ARGUMENT(2);
 
 // What starts work on a GPU without waiting for it. Functions a version does not have are left out.
 constexpr Function kDriver[] = {
     {"cuLaunchKernel", 307, kCaller},
     {"cuLaunchKernel_ptsz", 442, kCaller},
-    {"cuLaunchKernelEx", 652, kCaller},
-    {"cuLaunchKernelEx_ptsz", 653, kCaller},
+    {"cuLaunchKernelEx", 652, kCallerOfEx},
+    {"cuLaunchKernelEx_ptsz", 653, kCallerOfEx},
     {"cuLaunchCooperativeKernel", 477, kCaller},
     {"cuLaunchCooperativeKernel_ptsz", 478, kCaller},
     {"cuGraphLaunch", 514},
@@ -100,11 +102,25 @@ struct CallPlaces {
 Result<void> CallProbes::attach(const CudaMappings& cuda, GpuKernel& kernel) {
   const bool driver = cuda.driver.has_value();
   TRY(attach_calls(driver ? *cuda.driver : *cuda.runtime, driver, kernel));
+  named_ = 0;
   if (driver && cuda.runtime) attach_stubs(*cuda.runtime, kernel);
   return {};
 }
 
-void CallProbes::remove() { close_together(std::exchange(probes_, {})); }
+void CallProbes::remove() {
+  close_together(std::exchange(probes_, {}));
+  close_together(std::exchange(stub_probes_, {}));
+}
+
+const std::string& CallProbes::driver_name(std::uint64_t handle, bool by_runtime,
+                                           std::uint64_t now_ns) {
+  const std::string& name = names_.of(handle, now_ns);
+  if (name.empty())
+    named_ = 0;
+  else if (by_runtime && ++named_ >= kEnoughNamed)
+    close_together(std::exchange(stub_probes_, {}));
+  return name;
+}
 
 Result<void> CallProbes::attach_calls(const Mapping& mapping, bool driver, GpuKernel& kernel) {
   const auto domain = driver ? DYNPROF_GPU_DRIVER : DYNPROF_GPU_RUNTIME;
@@ -144,7 +160,7 @@ void CallProbes::attach_stubs(const Mapping& runtime, GpuKernel& kernel) {
                                          .offset = places->probe_at(i),
                                          .cookie = kRuntime[i].address},
                                         true))
-      probes_.push_back(std::move(*probe));
+      stub_probes_.push_back(std::move(*probe));
   }
 }
 

@@ -173,6 +173,7 @@ struct GpuCollector::Receiver {
   SamplePlace place_of(const SampleView& launch);
   void on(const SampleView& launch);
   void add_address(const SampleView& view, GpuLaunch& launch);
+  void add_name(std::uint64_t handle, bool by_runtime, GpuLaunch& launch);
   void on(const dp_gpu_stub& stub) { gpu.calls().stub(stub.header.tid, stub.function, stub.sp); }
   void on(const GpuBatch& batch);
   void on(const GpuName& name) {
@@ -200,16 +201,28 @@ SamplePlace GpuCollector::Receiver::place_of(const SampleView& view) {
   return place;
 }
 
-// The function that stands for the kernel, or, where none is known, the code that calls the driver.
+void GpuCollector::Receiver::add_name(std::uint64_t handle, bool by_runtime, GpuLaunch& launch) {
+  const std::string& name = gpu.calls().driver_name(handle, by_runtime, launch.time_ns);
+  if (name.empty()) return;
+  launch.flags |= kGpuCallNamed;
+  const Frame frame{.kind = FrameKind::kNative, .symbol = writer.string(name)};
+  launch.stack = writer.stack({launch.stack, writer.frame(frame)});
+}
+
+// The function that stands for the kernel, or, where none is known, the code that calls the driver; behind it the name
+// that the driver has of the kernel.
 void GpuCollector::Receiver::add_address(const SampleView& view, GpuLaunch& launch) {
   const bool sent = view.sample.flags & DP_SAMPLE_GPU_ADDRESS && !view.native.empty();
   std::uint64_t address = sent ? view.native[0] : 0;
+  const bool has_handle =
+      sent && view.sample.flags & DP_SAMPLE_GPU_HANDLE && view.native.size() > 1;
   std::uint8_t flag = kGpuCallStub;
   if (DYNPROF_GPU_CALL_DOMAIN(launch.call) == DYNPROF_GPU_DRIVER) {
     std::uint64_t function = 0;
     if (gpu_call_class(launch.call) == DYNPROF_GPU_CLASS_LAUNCH)
       function = gpu.calls().take_stub(view.sample.header.tid,
                                        static_cast<std::uint32_t>(view.sample.gpu_call));
+    if (has_handle) add_name(view.native[1], function != 0, launch);
     if (function != 0)
       address = function;
     else
