@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace dynprof {
 namespace {
@@ -57,6 +58,14 @@ TEST(DriverNames, AtTheEndOfReadableMemory) {
   std::memcpy(end - 6, "edgesX", 6);
   EXPECT_EQ(name_of(end - 6), "") << "it does not end there";
   ASSERT_EQ(munmap(two, page), 0);
+}
+
+TEST(DriverNames, OfMoreKernelsThanAreRemembered) {
+  const std::string name(4000, 'x');
+  const std::vector<Function> functions(10'000, {nullptr, name.c_str()});
+  DriverNames names(getpid());
+  for (const Function& function : functions)
+    ASSERT_EQ(names.of(handle_of(function), kSecond).empty(), false);
 }
 
 TEST(DriverNames, AreReadAgainAfterASecond) {

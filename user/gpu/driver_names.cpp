@@ -14,6 +14,7 @@ constexpr std::uint64_t kNameAt = 8;
 constexpr std::uint64_t kAgeNs = 1'000'000'000;
 constexpr std::size_t kMaxHandles = 1 << 16;
 constexpr std::size_t kMaxBytes = 4096;
+constexpr std::size_t kMaxAllBytes = 16 << 20;
 
 // As symbols of device code are.
 bool may_be_symbol(std::string_view text) {
@@ -38,7 +39,10 @@ std::string DriverNames::read(std::uint64_t handle) {
 }
 
 const std::string& DriverNames::of(std::uint64_t handle, std::uint64_t now_ns) {
-  if (known_.size() >= kMaxHandles) known_.clear();
+  if (known_.size() >= kMaxHandles || bytes_ >= kMaxAllBytes) {
+    known_.clear();
+    bytes_ = 0;
+  }
   Known& known = known_[handle];
   if (known.read_ns != 0 && now_ns < known.read_ns + kAgeNs) return known.name;
   known.read_ns = now_ns;
@@ -46,6 +50,7 @@ const std::string& DriverNames::of(std::uint64_t handle, std::uint64_t now_ns) {
   if (mangled == known.mangled) return known.name;
   known.name = mangled.empty() ? std::string() : gpu_kernel_name(mangled);
   known.mangled = std::move(mangled);
+  bytes_ += known.name.size() + known.mangled.size();
   return known.name;
 }
 

@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -32,6 +33,7 @@ class DriverNames {
 
   ProcessMemory memory_;
   std::unordered_map<std::uint64_t, Known> known_;
+  std::size_t bytes_ = 0;  // of all names in it
 };
 
 }  // namespace dynprof
