@@ -6,6 +6,11 @@ namespace {
 constexpr std::uint64_t kAgreeOfOneThatDiffers = 20;
 constexpr std::string_view kAnonymous = "(anonymous namespace)";
 
+bool same_base(std::string_view a, std::string_view b) {
+  const std::string base = kernel_base_name(a);
+  return !base.empty() && base == kernel_base_name(b);
+}
+
 }  // namespace
 
 std::string kernel_base_name(std::string_view name) {
@@ -29,9 +34,7 @@ std::string kernel_base_name(std::string_view name) {
 void DriverKernelNames::compare(std::int32_t pid, std::string_view driver,
                                 std::string_view symbol) {
   Counts& counts = counts_[pid];
-  const std::string base = kernel_base_name(driver);
-  const bool agree = driver == symbol || (!base.empty() && base == kernel_base_name(symbol));
-  ++(agree ? counts.agree : counts.differ);
+  ++(driver == symbol || same_base(driver, symbol) ? counts.agree : counts.differ);
 }
 
 void DriverKernelNames::compare_line(std::int32_t pid, std::string_view driver,

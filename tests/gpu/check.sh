@@ -7,7 +7,7 @@
 #
 #   compare   a training job (Inductor and Triton, eager operations, cuBLAS, CUDA graphs) recorded through
 #             libdynprof_cupti.so, and the same under torch.profiler: the same kernels, as often, as long, with arrows from
-#             the same calls
+#             the same calls; and by probes: launches of the same kernels
 #   live      a job that was started without the library, recorded every 10 seconds for ten minutes; 1,000 steps; before and
 #             after torch.profiler (--short: eight recordings, one after another)
 #   cost      a training step of many launches: bare, sampled, by probes, with the library, idle after it, torch.profiler
@@ -65,6 +65,7 @@ session() {
 print(next(line.split()[5] for line in open("/proc/self/maps") if "libcupti" in line))')
   nvcc -O2 -arch=native -cudart static -o "$1/cupti_session" "$root/tests/gpu/cupti_session.cu"
   "$1/cupti_session" "$library"
+  "$1/cupti_session" "$library" choices
   for way in early freed unforced exit; do
     timeout 30 "$1/cupti_session" "$library" stress $way 100 || echo "  $way: status $?"
   done

@@ -22,6 +22,7 @@ class CallProbes {
   // runtime.
   Result<void> attach(const CudaMappings& cuda, GpuKernel& kernel);
   void remove();
+
   // A thread is about to launch a kernel by the runtime; and the function that stands for the kernel,
   // once it is in the driver. 0: it is there on its own. Stack pointers, of the driver's the lower half.
   void stub(std::uint32_t tid, std::uint64_t function, std::uint64_t sp);

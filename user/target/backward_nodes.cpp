@@ -36,7 +36,7 @@ std::uint64_t compiled_function(RemoteObjects& objects, std::uint64_t type) {
   return function != 0 && objects.type_get(function, "compiled_fw") ? function : 0;
 }
 
-// Out of a cache: torch 2.13 writes the id on what it has of the graph's inputs and outputs.
+// Of one that came out of a cache: its ViewAndMutationMeta has the id, since torch 2.13.
 std::string id_of_cached(RemoteValues& values, std::uint64_t function) {
   auto metadata = values.objects().type_get(function, "metadata");
   auto text = metadata ? values.attribute(*metadata, "compile_id_str") : std::nullopt;
