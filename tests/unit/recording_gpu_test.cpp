@@ -126,7 +126,7 @@ TEST(RecordingGpu, KindsAndFlagsThatDoNotExistAreDamage) {
   ByteWriter out;
   encode(std::span<const GpuLaunch>(&launch, 1), out);
   std::vector<std::uint8_t> bytes(out.view().begin(), out.view().end());
-  bytes[0] = 16;
+  bytes[0] = 32;
   std::vector<GpuLaunch> back;
   EXPECT_FALSE(decode(bytes, 1, back));
 }
