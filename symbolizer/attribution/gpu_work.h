@@ -26,16 +26,17 @@ struct GpuCall {
   std::uint64_t begin_ns = 0;
   std::uint64_t end_ns = 0;  // 0: not known
   StackId stack = 0;
-  ContextId context = 0;    // what torch said of the thread then
-  bool announced = false;   // by a launch of the recording: stack and thread are from there
-  bool bare = false;        // seen without the library: nothing tells what it started
-  std::string_view kernel;  // what a bare call launched, "": not known; as the program has it
+  ContextId context = 0;   // what torch said of the thread then
+  bool announced = false;  // by a launch of the recording: stack and thread are from there
+  bool bare = false;       // seen without the library: nothing tells what it started
+  std::string_view
+      kernel;  // what a bare call launched, "": not known; as the program or the driver has it
   std::string_view
       caller;  // of a bare launch without that: the file whose code made it, "": not known
   std::uint32_t call_class = 0;  // enum dynprof_gpu_call_class; 0: not known
   std::uint32_t works = 0;       // what ran for it, syncs not counted
   // What it was made for: the compile open on the thread, else the run of a compiled region around it,
-  // else the innermost generated file on the stack. Not valid: none of them.
+  // else, or where that run has no id, the innermost generated file on the stack. Not valid: none of them.
   TraceId id;
   bool backward = false;
   bool compiling = false;        // while compiling, not by what was compiled

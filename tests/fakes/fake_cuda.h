@@ -61,8 +61,6 @@ int cuMemcpyPeerAsync(uint64_t to, void* to_context, uint64_t from, void* from_c
 int cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, CUstream stream);
 
 /* ---- libcudart.so.13: each call ends in a driver call with the same correlation id ---- */
-void fake_cuda_register(const void* f,
-                        CUfunction function); /* 8 at most; others stand for themselves */
 int cudaLaunchKernel(const void* f, dim3_c grid, dim3_c block, void** params, size_t shared,
                      CUstream stream);
 int cudaGraphLaunch(CUgraphExec graph, CUstream stream);
@@ -70,6 +68,8 @@ int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int kind, CUstream
 int cudaMemsetAsync(void* to, int value, size_t bytes, CUstream stream);
 int cudaStreamSynchronize(CUstream stream);
 int cudaDeviceSynchronize(void);
+/* What f stands for, of 8 at most; any other is its own CUfunction. */
+void fake_cuda_register(const void* f, CUfunction function);
 
 /* ---- between the fakes ---- */
 

@@ -1,5 +1,5 @@
-/* Kernels of a library: one that it launches by the driver, as cuBLAS does, so that no function of a program stands for it,
- * and one by the runtime. */
+/* Kernels of a library: two that it launches by the driver, as cuBLAS does, so that no function of a program stands for
+ * them, and one by the runtime. */
 #include "tests/fakes/fake_cuda.h"
 
 #define EXPORT __attribute__((visibility("default")))

@@ -277,7 +277,7 @@ def main():
     parser.add_argument("--polls", action="store_true")
     options = parser.parse_args()
     train = None
-    names = []
+    names = []  # that the driver points to
     cuda = None if options.late else Cuda(options.fakes, not options.no_cupti)
     if cuda:
         cuda.init()

@@ -339,38 +339,8 @@ def test_without_the_library_each_launch_is_seen_once(dynprof, spawn, tmp_path, 
     assert "49 CUDA calls were seen without" in report and " how long" in report
 
 
-def test_a_kernel_without_a_name_has_the_library_that_launched_it(
-    dynprof, spawn, tmp_path, venv_python
-):
-    job = start_job(spawn, venv_python, library=False)
-    run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
-    run.wait_for_err("uses CUDA without libdynprof_cupti.so")
-    for line in ("launch 3", "multiply 4", "launch 2", "multiply 5"):
-        tell(job, line)
-    stop(run)
-    dump = GpuDump(tmp_path / "out")
-    functions = Counter(dump.functions(call)[-1] for call in dump.calls)
-    assert functions == {"launch": 5, "multiply": 18}, "what called the driver is no frame of the stack"
-    # The job's own functions are on its heap, so that their kernels have no name either.
-    assert without_library(tmp_path / "out") == {
-        ("cuLaunchKernel", None, "libcublasLt.so.13", 9),
-        ("cuLaunchKernelEx", None, "libcublasLt.so.13", 9),
-        ("cuLaunchKernel", None, None, 5),
-    }
-    report = (tmp_path / "out" / "report.txt").read_text()
-    assert re.search(r"(?m)^ +9  - +\(launched by libcublasLt\.so\.13\) +\S*gpu_job", report), report
-    assert re.search(r"(?m)^ +5  - +\(cuLaunchKernel\) +\S*gpu_job", report), report
-    trace = check_trace(tmp_path / "out")
-    callers = Counter(event.get("args", {}).get("caller") for event in trace["traceEvents"])
-    assert callers["libcublasLt.so.13"] == 18
-
-
-def without_library(directory):
-    rows = json.loads((directory / "compiles.json").read_text())["gpu"]["without_library"]
-    return {(row["call"], row["kernel"], row["caller"], row["count"]) for row in rows}
-
-
 def launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines):
+    """{(call, kernel, the file that launched it, how often)} of a job that is told these lines."""
     job = start_job(spawn, venv_python, library=False)
     run = samples.start_recording(dynprof, tmp_path / "out", "--pid", job.pid, hertz=99)
     run.wait_for_err("uses CUDA without libdynprof_cupti.so")
@@ -380,7 +350,29 @@ def launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines):
         if line.startswith("scale"):
             time.sleep(1.2)
     stop(run)
-    return without_library(tmp_path / "out")
+    rows = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]["without_library"]
+    return {(row["call"], row["kernel"], row["caller"], row["count"]) for row in rows}
+
+
+def test_a_kernel_without_a_name_has_the_library_that_launched_it(
+    dynprof, spawn, tmp_path, venv_python
+):
+    # The job's own functions are on its heap, so that their kernels have no name either.
+    lines = ("launch 3", "multiply 4", "launch 2", "multiply 5")
+    assert launched_by_probes(dynprof, spawn, tmp_path, venv_python, *lines) == {
+        ("cuLaunchKernel", None, "libcublasLt.so.13", 9),
+        ("cuLaunchKernelEx", None, "libcublasLt.so.13", 9),
+        ("cuLaunchKernel", None, None, 5),
+    }
+    dump = GpuDump(tmp_path / "out")
+    functions = Counter(dump.functions(call)[-1] for call in dump.calls)
+    assert functions == {"launch": 5, "multiply": 18}, "what called the driver is no frame of the stack"
+    report = (tmp_path / "out" / "report.txt").read_text()
+    assert re.search(r"(?m)^ +9  - +\(launched by libcublasLt\.so\.13\) +\S*gpu_job", report), report
+    assert re.search(r"(?m)^ +5  - +\(cuLaunchKernel\) +\S*gpu_job", report), report
+    trace = check_trace(tmp_path / "out")
+    callers = Counter(event.get("args", {}).get("caller") for event in trace["traceEvents"])
+    assert callers["libcublasLt.so.13"] == 18
 
 
 def test_a_kernel_has_the_name_that_the_driver_has(dynprof, spawn, tmp_path, venv_python):

@@ -21,6 +21,21 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
+const std::string kWrapper = "/tmp/torchinductor_me/ab/cabc.py";
+
+// The recording has a copy of that file.
+void copy_wrapper(FakeRecording& fake, const char* id, const char* direction, const char* text) {
+  fake.fact(100, "generated",
+            nlohmann::json{{"trace_id", id},
+                           {"kind", "wrapper"},
+                           {"direction", direction},
+                           {"name", "wrapper.py"},
+                           {"origin", kWrapper},
+                           {"truncated", false}}
+                .dump(),
+            text);
+}
+
 TEST(GpuWork, NothingWithoutRecords) {
   FakeRecording fake;
   Attribution attribution(fake);
@@ -101,19 +116,10 @@ TEST(GpuWork, CallsBelongToTheInnermostRunOfTheirThread) {
 TEST(GpuWork, InARunWithoutAnIdAGeneratedFileOnTheStackHasIt) {
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100, "python3");
-  const std::string origin = "/tmp/torchinductor_me/ab/cabc.py";
-  fake.fact(100, "generated",
-            nlohmann::json{{"trace_id", "3/1"},
-                           {"kind", "wrapper"},
-                           {"direction", "backward"},
-                           {"name", "wrapper.py"},
-                           {"origin", origin},
-                           {"truncated", false}}
-                .dump(),
-            "def call(args):\n    triton_red_0.run(args)\n");
+  copy_wrapper(fake, "3/1", "backward", "def call(args):\n    triton_red_0.run(args)\n");
   run(fake, thread, "CompiledFunctionBackward", 100, 500);
   run(fake, thread, "CompiledFunctionBackward 0/0", 600, 700);
-  const StackId generated = fake.stack({fake.python(origin, "call", 1, 2)});
+  const StackId generated = fake.stack({fake.python(kWrapper, "call", 1, 2)});
   FakeGpu gpu(fake);
   gpu.call(thread, 1, 200, 1, generated);
   gpu.call(thread, 2, 300, 1);
@@ -281,20 +287,12 @@ TEST(GpuNames, OfBareLaunches) {
   constexpr std::uint32_t kDriverCopy = DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 306);
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100, "python3");
-  const std::string origin = "/tmp/torchinductor_me/ab/cabc.py";
-  fake.fact(100, "generated",
-            nlohmann::json{{"trace_id", "0/0"},
-                           {"kind", "wrapper"},
-                           {"direction", "forward"},
-                           {"name", "wrapper.py"},
-                           {"origin", origin},
-                           {"truncated", false}}
-                .dump(),
-            "def call(args):\n    first = args\n    triton_red_0.run(first, stream=stream0)\n");
+  copy_wrapper(fake, "0/0", "forward",
+               "def call(args):\n    first = args\n    triton_red_0.run(first, stream=stream0)\n");
   FrameId main = fake.python("/home/me/train.py", "main", 10, 12);
-  StackId generated = fake.stack({main, fake.python(origin, "call", 1, 3),
+  StackId generated = fake.stack({main, fake.python(kWrapper, "call", 1, 3),
                                   fake.python("/t/triton_heuristics.py", "run", 5, 9)});
-  StackId elsewhere = fake.stack({main, fake.python(origin, "call", 1, 2)});
+  StackId elsewhere = fake.stack({main, fake.python(kWrapper, "call", 1, 2)});
   StackId stub = fake.stack({main, fake.native("plain(float*)", "/home/me/kernels.so", 4096)});
   StackId opaque = fake.stack({main, fake.native("", "[unmapped]")});
   FakeGpu gpu(fake);
