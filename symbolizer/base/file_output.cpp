@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace dynprof {
@@ -25,6 +27,7 @@ Result<std::unique_ptr<OutputFile>> OutputFile::create(int directory, const std:
     file->device_ = status.st_dev;
     file->inode_ = status.st_ino;
     file->ours_ = true;
+    file->is_new_ = true;
   }
   return file;
 }
@@ -33,8 +36,9 @@ Result<std::unique_ptr<OutputFile>> OutputFile::create(const std::string& path) 
   return create(AT_FDCWD, path);
 }
 
-std::unique_ptr<OutputFile> OutputFile::adopt(UniqueFd fd, std::string shown) {
+std::unique_ptr<OutputFile> OutputFile::adopt(UniqueFd fd, std::string shown, bool is_new) {
   std::unique_ptr<OutputFile> file(new OutputFile);
+  file->is_new_ = is_new;
   file->fd_ = std::move(fd);
   file->shown_ = std::move(shown);
   return file;
@@ -42,20 +46,33 @@ std::unique_ptr<OutputFile> OutputFile::adopt(UniqueFd fd, std::string shown) {
 
 OutputFile::~OutputFile() { remove(); }
 
-void OutputFile::write(std::string_view bytes) {
-  while (!bytes.empty() && !error_) {
-    ssize_t count = ::write(fd_.get(), bytes.data(), bytes.size());
-    if (count > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    } else if (count < 0 && errno != EINTR) {
-      error_ = errno_error("cannot write " + shown_);
-    } else if (count == 0) {
-      error_ = error("cannot write " + shown_ + ": nothing was taken");
+// Through the page cache, and from an aligned position behind kCachedBytes on past it.
+bool OutputFile::take(std::string_view bytes) {
+  if (is_new_ && !asked_ && cached_ + bytes.size() >= kCachedBytes) {
+    const std::size_t unaligned = cached_ % DirectBlock::kAlignment;
+    const std::size_t first =
+        std::min(bytes.size(), unaligned == 0 ? 0 : DirectBlock::kAlignment - unaligned);
+    if (!write_all(fd_.get(), bytes.substr(0, first))) return false;
+    cached_ += first;
+    bytes.remove_prefix(first);
+    if (cached_ % DirectBlock::kAlignment == 0) {
+      asked_ = true;
+      direct_ = DirectBlock::begin(fd_.get());
     }
   }
+  if (direct_) return direct_->write(bytes);
+  cached_ += bytes.size();
+  return write_all(fd_.get(), bytes);
+}
+
+void OutputFile::write(std::string_view bytes) {
+  if (error_ || take(bytes)) return;
+  error_ = errno != 0 ? errno_error("cannot write " + shown_)
+                      : error("cannot write " + shown_ + ": nothing was taken");
 }
 
 Result<void> OutputFile::finish() {
+  if (direct_ && !error_ && !direct_->finish()) error_ = errno_error("cannot write " + shown_);
   // Some file systems report a full disk only when the file is closed.
   if (fd_ && ::close(fd_.release()) != 0 && !error_) error_ = errno_error("cannot write " + shown_);
   if (error_) {

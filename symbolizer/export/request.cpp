@@ -16,7 +16,7 @@ Result<std::unique_ptr<ByteSink>> open_target(const ExportTarget& target) {
   const std::string shown = to_stdout ? "stdout" : target.path;
   UniqueFd out(::fcntl(to_stdout ? STDOUT_FILENO : target.fd, F_DUPFD_CLOEXEC, 0));
   if (!out) return errno_error("cannot write to " + shown);
-  std::unique_ptr<ByteSink> file = OutputFile::adopt(std::move(out), shown);
+  std::unique_ptr<ByteSink> file = OutputFile::adopt(std::move(out), shown, !to_stdout);
   if (to_stdout || !shown.ends_with(".gz")) return file;
   return make_gzip_sink(std::move(file));
 }
