@@ -15,6 +15,9 @@
 #include "bpf/mix.bpf.h"
 #include "bpf/torch_state.bpf.h"
 
+/* Set before load: no launch refers to an earlier one. */
+const volatile bool all_launch_stacks;
+
 #define SITE_AGE_NS 250000000ULL
 /* A memo that its thread has not used for so long goes to another one. */
 #define MEMO_IDLE_NS 10000000000ULL
@@ -91,6 +94,7 @@ static __always_inline void find_place(const struct walk* walk, __u64 key,
                                        struct launch_place* place) {
   __u32 pid = walk->sample.header.pid, tid = walk->sample.header.tid;
   place->site = 0;
+  if (all_launch_stacks) return;
   place->now = bpf_ktime_get_ns();
   if (walk->sample.flags & (DP_SAMPLE_TRUNCATED | DP_SAMPLE_FRAME_FAULT)) return;
   if (!walk->sample.frame_count || compiles_now(walk)) return;

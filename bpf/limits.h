@@ -37,11 +37,13 @@
 #define DP_OPEN_RUNS 16
 #define DP_MAX_RUN_THREADS 4096
 /* Runs of a process in a second above which they are not sent one by one any more. Hits of the probes on runs, by second
- * and over how many seconds, above which those that only measure lengths are removed, and later all of them: a run of a
- * region takes four (one without lengths), one of a backward two (one), see docs/development/overhead.md. */
+ * and over how many seconds, and in any one second, above which those that only measure lengths are removed, and later all
+ * of them: a run of a region takes four (one without lengths), one of a backward two (one), see
+ * docs/development/overhead.md. */
 #define DP_RUN_EVENTS_PER_SECOND 200
 #define DP_RUN_HITS_PER_SECOND 1000
 #define DP_RUN_HITS_SECONDS 10
+#define DP_RUN_HITS_AT_ONCE 1500
 /* Bytes of an annotation's name; record_functions that one thread may have open at once; and how many begins and ends
  * of annotations in a second are too many. A record_function counts as four, another range as two. */
 #define DP_ANNOTATION_NAME_BYTES 128

@@ -67,14 +67,16 @@ static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns, 
   __u64 second = now_ns / 1000000000;
   if (rate->second != second) {
     rate->second = second;
-    rate->runs = 0;
+    rate->runs = rate->hits_now = rate->begins_now = 0;
     if (second - rate->hits_second >= DP_RUN_HITS_SECONDS) {
       rate->hits_second = second;
       rate->hits = rate->begins = 0;
     }
   }
   __u32 hits = timed ? ++rate->hits : ++rate->begins;
-  return hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS && !count_all_runs;
+  __u32 now = timed ? ++rate->hits_now : ++rate->begins_now;
+  return (hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS || now > DP_RUN_HITS_AT_ONCE) &&
+         !count_all_runs;
 }
 
 /* True: only this call has set it. */

@@ -44,7 +44,9 @@ struct dp_run_rate {
   __u32 runs;        /* that began in `second` */
   __u32 flags;       /* DP_RUNS_* */
   __u32 begins;      /* as `hits`, since lengths are not measured any more */
+  __u32 hits_now;    /* as `hits`, in `second` */
+  __u32 begins_now;
 };
-DP_ASSERT_SIZE(dp_run_rate, 32);
+DP_ASSERT_SIZE(dp_run_rate, 40);
 
 #endif

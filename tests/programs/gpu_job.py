@@ -7,7 +7,8 @@ FAKES is the folder of the fake libraries. --torch: imports torch, and defines c
 main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
 line is answered by `did n VERB`:
 
-    init | launch N | lines N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N
+    init | launch N | lines N | made N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N
+    made N               3 N launches of each of two kernels, by functions made in the memory of the ones before
     multiply N           kernels of a library, by the driver: N of each of two
     scale NAME N         N of one that the runtime launches, with this name in the driver
     train STEPS          with --torch
@@ -28,6 +29,7 @@ import argparse
 import ctypes
 import os
 import select
+import sys
 import threading
 import time
 
@@ -141,6 +143,17 @@ def launch_by_name(cuda, name):
 
 def launch_inner_by_name(cuda, name):
     cuda.launch(name)
+
+
+def launch_from_made_code(cuda, count):
+    source = "def made_for_{0}():\n for _ in range(3):\n  cuda.launch(name)\n  time.sleep(0.02)\nmade_for_{0}()"
+    # Interned and kept: one that is freed could give its address to the next.
+    kept = [sys.intern("made_for_first"), sys.intern("made_for_other")]
+    for i in range(len(kept) * count):
+        name = ("_Z5firstPf", "_Z6secondPf")[i % 2]
+        names = {"cuda": cuda, "name": name, "time": time}
+        exec(source.format(("first", "other")[i % 2]), names)
+        names.clear()  # frees the function
 
 
 def launch_deep(cuda, depth, count):
@@ -300,6 +313,8 @@ def main():
             scale(cuda, names[-1], int(words[1]))
         elif verb == "lines":
             launch_from_two_lines(cuda, int(words[0]))
+        elif verb == "made":
+            launch_from_made_code(cuda, int(words[0]))
         elif verb == "threads":
             launch_on_threads(cuda, int(words[0]), int(words[1]))
         elif verb == "background":

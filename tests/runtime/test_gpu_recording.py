@@ -92,6 +92,25 @@ def test_launches_from_two_lines_of_a_caller_keep_their_lines(dynprof, spawn, tm
         assert count == 300 and name in lines[line]
 
 
+def test_all_launch_stacks_tell_functions_apart_that_were_made_in_the_same_memory(
+    dynprof, spawn, tmp_path, interpreter
+):
+    job = start_job(spawn, interpreter.path)
+    run = record(dynprof, tmp_path / "out", job, "--all-launch-stacks")
+    tell(job, "made 20")
+    stop(run)
+    dump = GpuDump(tmp_path / "out")
+    assert_same(dump, truth_of(job, tmp_path))
+    kernel = {item.call: item.name for item in dump.work}
+    told = Counter()
+    for number, call in enumerate(dump.calls):
+        made = [name for name in dump.functions(call) if name.startswith("made_for_")]
+        told[(kernel[number], *made)] += 1
+    right = told["_Z5firstPf", "made_for_first"] + told["_Z6secondPf", "made_for_other"]
+    unnamed = told[("_Z5firstPf",)] + told[("_Z6secondPf",)]  # gone before it was read
+    assert right + unnamed == len(dump.calls) == 120 and right >= 60, told
+
+
 def test_launches_carry_the_trace_id_of_the_region_that_made_them(
     dynprof, spawn, tmp_path, venv_python
 ):

@@ -15,6 +15,8 @@ void add_gpu_options(CLI::App& verb, GpuTexts& texts) {
   verb.add_option("--gpu-ranks", texts.ranks,
                   "with --gpu on, only load it into these ranks (RANK): 0,3-5 (default all)")
       ->type_name("LIST");
+  verb.add_flag("--all-launch-stacks", texts.all_launch_stacks,
+                "read all frames' code objects at each GPU launch; slows launches down");
 }
 
 Result<void> finish_gpu_options(const GpuTexts& texts, SessionOptions& session) {
@@ -32,6 +34,7 @@ Result<void> finish_gpu_options(const GpuTexts& texts, SessionOptions& session) 
     return usage_error(fmt::format("'{}' is not a list of ranks", texts.ranks),
                        "for example --gpu-ranks 0,3-5, or --gpu-ranks all");
   session.gpu.ranks = *ranks;
+  session.gpu.all_launch_stacks = texts.all_launch_stacks;
   if (!ranks->all() && session.gpu.mode != GpuMode::kOn)
     return usage_error("--gpu-ranks is for --gpu on", "--gpu on --gpu-ranks 0");
   return {};

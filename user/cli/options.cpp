@@ -95,6 +95,8 @@ void add_record(CLI::App& app, CommandLine& line, RawOptions& raw) {
                  "count and time runs of compiled regions at any rate; slows fast ones down");
   verb->add_flag("--record-functions", line.record.session.record_functions,
                  "also exact ranges of torch.profiler.record_function; slows compiles down");
+  verb->add_flag("--all-user-lines", line.record.session.all_user_lines,
+                 "20 readings of user lines a second, however long a compile takes");
   verb->add_flag("--no-native", raw.no_native, "Python frames only, no native or kernel frames");
   verb->add_flag("--no-off-cpu", raw.no_off_cpu, "do not record waits");
   verb->add_option("--off-cpu-threshold", raw.off_cpu_threshold,

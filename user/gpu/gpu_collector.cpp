@@ -35,7 +35,11 @@ bool has_answered(const std::optional<dynprof_gpu_status>& status) {
 
 GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& targets,
                            KernelSide& kernel, Note note)
-    : mode_(options.mode), targets_(targets), kernel_side_(kernel), note_(std::move(note)) {
+    : mode_(options.mode),
+      all_launch_stacks_(options.all_launch_stacks),
+      targets_(targets),
+      kernel_side_(kernel),
+      note_(std::move(note)) {
   if (mode_ == GpuMode::kOn && !targets_.empty())
     loader_ = std::make_unique<LibraryLoader>(options.ranks, targets_);
 }
@@ -130,7 +134,7 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
     note_(fmt::format("GPU work of process {} is not recorded: {}", pid, failure.what));
   };
   if (!kernel_) {
-    auto loaded = GpuKernel::load(kernel_side_);
+    auto loaded = GpuKernel::load(kernel_side_, all_launch_stacks_);
     if (!loaded) return failed(loaded.error());
     kernel_ = std::move(*loaded);
   }

@@ -81,6 +81,7 @@ class GpuCollector {
   void add_losses(const dynprof_gpu_status& status);
 
   const GpuMode mode_;
+  const bool all_launch_stacks_;
   const std::vector<pid_t> targets_;
   bool children_ = true;                   // of the targets are recorded too
   std::unique_ptr<LibraryLoader> loader_;  // with --gpu on; not with --all

@@ -48,7 +48,7 @@ class LoadedGpuKernel final : public GpuKernel {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
+Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel, bool all_launch_stacks) {
   constexpr const char* kPrograms = "GPU";
   const Uprobes* uprobes = kernel.uprobes();
   if (!uprobes) return error("probes are not wanted");
@@ -64,6 +64,7 @@ Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel) {
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   set_pid_namespace(skeleton->rodata, ours);
   skeleton->rodata->gpu_wakeup_bytes = kRingBytes / 8;
+  skeleton->rodata->all_launch_stacks = all_launch_stacks;
   TRY(load_object(kPrograms, *skeleton));
   TRY(kernel.add_ring(bpf_map__fd(maps.gpu_events)));
   return std::unique_ptr<GpuKernel>(

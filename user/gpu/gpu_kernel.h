@@ -16,8 +16,9 @@ enum class GpuProbe : std::uint8_t { kLaunch, kBatch, kName, kStatus };
 
 class GpuKernel {
  public:
-  // Its events come out of kernel.consume().
-  static Result<std::unique_ptr<GpuKernel>> load(KernelSide& kernel);
+  // Its events come out of kernel.consume(). `all_launch_stacks`: the code objects of each launch's frames are read,
+  // of those too whose stack was sent a moment ago.
+  static Result<std::unique_ptr<GpuKernel>> load(KernelSide& kernel, bool all_launch_stacks);
   virtual ~GpuKernel() = default;
 
   // On one of the library's USDT probes.

@@ -1,4 +1,4 @@
-// --gpu and --gpu-ranks of `record`.
+// --gpu, --gpu-ranks and --all-launch-stacks of `record`.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ enum class GpuMode : std::uint8_t {
 
 struct GpuOptions {
   GpuMode mode = GpuMode::kAuto;
-  RankSet ranks;  // that the library is loaded into
+  RankSet ranks;                   // that the library is loaded into
+  bool all_launch_stacks = false;  // see GpuKernel
 };
 
 }  // namespace dynprof

@@ -30,7 +30,7 @@ FollowedProcess::FollowedProcess(pid_t pid, pid_t parent, const FollowOptions& o
       torch_(identity_, python_, schedule_, kernel.may_probe()),
       entry_(pid, options.children, kernel, python_, native_, torch_),
       tracer_({identity_, python_, torch_, entry_, kernel, options.user_packages,
-               options.record_functions}) {
+               options.record_functions, options.all_user_lines}) {
   // Most children exec, or end, before a look is worth its time.
   if (parent != 0) schedule_.next_ns = identity_.first_seen_ns() + kForkLookNs;
 }

@@ -26,6 +26,7 @@ struct FollowOptions {
   bool command_lines = true;                 // kept in the recording
   std::vector<std::string> user_packages{};  // installed packages that are the user's own code
   bool record_functions = false;             // see AnnotationProbes
+  bool all_user_lines = false;               // see LineWatch
 };
 
 class FollowedProcess {

@@ -200,7 +200,8 @@ void TorchTracer::runs_ended(std::uint64_t time_ns, RecordingWriter& writer) {
 
 void TorchTracer::compile_goes_on() {
   if (!lines_ && process_.python)
-    lines_ = std::make_unique<LineWatch>(process_.python.runtime(), process_.user_packages);
+    lines_ = std::make_unique<LineWatch>(process_.python.runtime(), process_.user_packages,
+                                         process_.all_user_lines);
   if (lines_) lines_->wake();
 }
 

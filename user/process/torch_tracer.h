@@ -38,6 +38,7 @@ struct TracedProcess {
   KernelSide& kernel;
   const std::vector<std::string>& user_packages;  // installed packages that are the user's own code
   bool record_functions = false;                  // see AnnotationProbes
+  bool all_user_lines = false;                    // see LineWatch
 };
 
 // What a sample shows its thread in.

@@ -43,7 +43,8 @@ ProcessFollower::ProcessFollower(const SessionOptions& options, Sources& sources
       processes_({.children = options.children || options.all,
                   .command_lines = options.command_lines,
                   .user_packages = options.user_packages,
-                  .record_functions = options.record_functions},
+                  .record_functions = options.record_functions,
+                  .all_user_lines = options.all_user_lines},
                  *sources.kernel),
       lives_(options.command_lines) {
   for (const pid_t pid : options.targets) processes_.follow_at_begin(pid, 0);

@@ -26,6 +26,7 @@ struct SessionOptions {
   bool record_functions = false;  // exact ranges of record_function, see AnnotationProbes
   bool direct_map = true;         // see KernelSideOptions
   bool count_all_runs = false;    // the same
+  bool all_user_lines = false;    // see LineWatch
   bool native = true;             // native and kernel frames too
   bool off_cpu = true;            // what threads wait for, and how long
   std::uint64_t off_cpu_threshold_ns = 1'000'000;

@@ -16,22 +16,15 @@
 #include "user/preflight/capabilities.h"
 #include "user/target/bounded_memory.h"
 #include "user/target/clock.h"
+#include "user/torch/line_pace.h"
 
 namespace dynprof {
 namespace {
 
-using namespace std::chrono_literals;
-
-// 20 readings a second at first, fewer the longer compiles go on, since each reading stands for its share of
-// them: down to two. Where memory is not read in place, each takes the lock of the target's memory map many times. Fewer as well
-// where one takes long: at most a hundredth of a core, and 60 ms for the first of each View, which reads the names of the stack.
-constexpr std::chrono::nanoseconds kPeriod = 50ms, kLongestPeriod = 500ms;
-constexpr int kReadingsAtFirst = 20;
+// Of a core, for the names of threads.
 constexpr int kShare = 100;
 // A thread that never stands still for so long is passed over.
-constexpr std::chrono::milliseconds kLook = 5ms;
-// So many readings without a compile, and it sleeps until the next event.
-constexpr int kIdleReadings = 20;
+constexpr std::chrono::milliseconds kLook{5};
 // Blocks are held for so many readings in which nothing was asked of them.
 constexpr unsigned kKeptReadings = 2;
 constexpr std::size_t kMaxKept = 4096;
@@ -51,12 +44,6 @@ void append(std::vector<Reading>& found, std::vector<Reading>& kept) {
   const std::size_t room = kMaxKept - std::min(kMaxKept, kept.size());
   found.resize(std::min(room, found.size()));
   std::move(found.begin(), found.end(), std::back_inserter(kept));
-}
-
-// Until the next reading, after so many since compiles began.
-std::chrono::nanoseconds period(int readings, std::chrono::nanoseconds took) {
-  return std::clamp(std::max(kPeriod * readings / kReadingsAtFirst, kShare * took), kPeriod,
-                    kLongestPeriod);
 }
 
 std::unordered_map<std::uint64_t, pid_t> tids_by_pthread(
@@ -108,8 +95,12 @@ struct LineWatch::View {
   std::uint64_t until_ns;
 };
 
-LineWatch::LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages)
-    : runtime_(runtime), packages_(std::move(packages)), thread_([this] { run(); }) {}
+LineWatch::LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages,
+                     bool all_lines)
+    : runtime_(runtime),
+      packages_(std::move(packages)),
+      all_lines_(all_lines),
+      thread_([this] { run(); }) {}
 
 LineWatch::~LineWatch() {
   {
@@ -139,8 +130,7 @@ void LineWatch::run() {
   set_background_priority();
   std::uint64_t last_ns = 0;  // 0: the reading before is too old to count from
   std::uint64_t names_due_ns = 0;
-  int idle = 0;
-  int readings = 0;
+  LinePace pace(all_lines_);
   std::unique_ptr<View> view;
   std::unique_lock lock(mutex_);
   while (true) {
@@ -153,8 +143,8 @@ void LineWatch::run() {
     const bool first_of_view = !view || !view->usable();
     if (first_of_view) view = std::make_unique<View>(runtime_);
     bool compiles = read(*view, last_ns ? begin_ns - last_ns : 0, found);
-    // CPU time, because on a busy machine a reading waits and costs no more. The first reading of a View is an
-    // exception that says nothing about the next.
+    // CPU time, because on a busy machine a reading waits and costs no more. The first reading of a View reads the names of
+    // the stack as well, up to 60 ms, and says nothing about the next.
     const std::uint64_t read_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     const std::chrono::nanoseconds took(first_of_view ? 0 : read_ns - cpu_ns);
     if (compiles && begin_ns >= names_due_ns) {
@@ -163,8 +153,7 @@ void LineWatch::run() {
       names_due_ns = begin_ns + std::max(kNamesNs, kShare * names_took_ns);
     }
     last_ns = begin_ns;
-    readings = compiles ? std::min(readings + 1, kReadingsAtFirst * 10) : readings / 2;
-    idle = compiles ? 0 : idle + 1;
+    pace.read(compiles);
     lock.lock();
     append(found.lines, readings_.lines);
     append(found.locks, readings_.locks);
@@ -172,14 +161,14 @@ void LineWatch::run() {
       found.names.merge(readings_.names);  // the new ones stay
       readings_.names = std::move(found.names);
     }
-    if (idle >= kIdleReadings) {
+    if (pace.idle()) {
       awake_ = false;
-      idle = readings = 0;
+      pace = LinePace(all_lines_);
       last_ns = 0;
       view.reset();
       continue;
     }
-    changed_.wait_for(lock, period(readings, took), [&] { return stop_; });
+    changed_.wait_for(lock, pace.next(took), [&] { return stop_; });
   }
 }
 

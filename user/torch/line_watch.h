@@ -49,7 +49,9 @@ struct CompileReadings {
 class LineWatch {
  public:
   // `packages`: installed ones that are the user's own code, see is_in_package().
-  explicit LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages = {});
+  // `all_lines`: as many readings a second in a long compile as at its begin.
+  explicit LineWatch(const PythonRuntime& runtime, std::vector<std::string> packages = {},
+                     bool all_lines = false);
   ~LineWatch();
   LineWatch(const LineWatch&) = delete;
   LineWatch& operator=(const LineWatch&) = delete;
@@ -67,6 +69,7 @@ class LineWatch {
 
   const PythonRuntime runtime_;
   const std::vector<std::string> packages_;
+  const bool all_lines_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool awake_ = false;
