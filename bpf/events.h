@@ -350,13 +350,14 @@ struct dp_wait_sums {
   struct dp_wait_event slots[DP_WAIT_SUM_SLOTS]; /* count 0: free */
 };
 
-/* 32 bits that change when the code object at an address is another one: its first line and the
- * addresses of its name, file and line-table objects. Computed by BPF at each sample and by user
- * space from what it read; a name is used only if they agree. */
-static inline __u32 dp_code_identity(__u32 first_line, __u64 filename, __u64 name, __u64 qualname,
-                                     __u64 linetable) {
+/* 32 bits that change when the code object at an address is another one: its first line, the addresses of its
+ * name, file and line-table objects, and from CPython 3.12 on co_version, which is one larger in each
+ * new code object (0: 4,294,967,295 were made). Computed by BPF at each sample and by user space from what it read;
+ * a name is used only if they agree. */
+static inline __u32 dp_code_identity(__u32 first_line, __u32 version, __u64 filename, __u64 name,
+                                     __u64 qualname, __u64 linetable) {
   const __u64 k = 0x9e3779b97f4a7c15ULL;
-  __u64 h = first_line;
+  __u64 h = first_line | (__u64)version << 32;
   h = (h ^ filename) * k;
   h = (h ^ (h >> 29) ^ name) * k;
   h = (h ^ (h >> 29) ^ qualname) * k;

@@ -187,8 +187,9 @@ static __always_inline bool read_identity(struct walk* walk, __u64 code, __u32* 
   const __u8* bytes = walk->code_bytes;
   __u64 qualname =
       layout->code_qualname == DP_NO_OFFSET ? 0 : field_u64(bytes, layout->code_qualname);
+  __u32 version = layout->code_version == DP_NO_OFFSET ? 0 : field_u32(bytes, layout->code_version);
   *identity = dp_code_identity(
-      field_u32(bytes, layout->code_firstlineno), field_u64(bytes, layout->code_filename),
+      field_u32(bytes, layout->code_firstlineno), version, field_u64(bytes, layout->code_filename),
       field_u64(bytes, layout->code_name), qualname, field_u64(bytes, layout->code_linetable));
   return true;
 }

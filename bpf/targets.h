@@ -38,6 +38,7 @@ struct dp_python_layout {
   __u16 code_name;
   __u16 code_qualname; /* DP_NO_OFFSET on 3.10 */
   __u16 code_linetable;
+  __u16 code_version;      /* co_version, DP_NO_OFFSET before 3.12 */
   __u16 code_instructions; /* first instruction, from the code object itself; unused on 3.10 */
   __u8 instr_is_index;     /* 3.10: f_lasti counts code units */
   __u8 shim_owner;         /* frames of this owner are C-stack shims (3.12+), 0xff: none */
@@ -45,7 +46,7 @@ struct dp_python_layout {
   __u8 long_tag_shift; /* 3.12+: digits = lv_tag >> 3; 0: ob_size is the count, its sign the sign */
   __u8 str_data;       /* where the characters of a compact ASCII str begin */
   __u8 str_kind_shift; /* bits of its state word below kind:3 compact:1 ascii:1 */
-  __u8 pad[4];
+  __u8 pad[2];
 };
 DP_ASSERT_SIZE(dp_python_layout, 48);
 

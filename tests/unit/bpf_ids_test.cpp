@@ -83,13 +83,10 @@ class BpfIds : public ::testing::TestWithParam<int> {
   void set_local(std::size_t frame, std::uint16_t slot, std::uint64_t object) {
     memory.write(python.frame_at(frame) + bpf.frame_localsplus + 8ULL * slot, reference(object));
   }
-  static std::uint32_t identity(std::size_t i) {
-    return dp_code_identity(static_cast<__u32>(100 + i), 0x1000 + i, 0x2000 + i, 0, 0x3000 + i);
-  }
   // The code of this frame is a marker; its local in kSlot is this object.
   void mark(std::size_t frame, dp_marker_kind kind, std::uint64_t object) {
     known.push_back({{python.code_at(frame), DP_HOST_ID, 0},
-                     {identity(frame), kSlot, DP_NO_OFFSET, static_cast<__u8>(kind), {}}});
+                     {python.identity(frame), kSlot, DP_NO_OFFSET, static_cast<__u8>(kind), {}}});
     set_local(frame, kSlot, object);
   }
   // An entry of a dict: what user space has looked up of it.
@@ -154,7 +151,7 @@ TEST_P(BpfIds, OfAForwardCompile) {
   EXPECT_EQ(found.compile_id, 0);
   EXPECT_EQ(found.autograd_id, DP_NO_VALUE);
   EXPECT_EQ(found.user_code, python.code_at(4));
-  EXPECT_EQ(found.user_code_identity, identity(4));
+  EXPECT_EQ(found.user_code_identity, python.identity(4));
 }
 
 TEST_P(BpfIds, OfACompiledAutogradGraph) {

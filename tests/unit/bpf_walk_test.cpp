@@ -34,9 +34,17 @@ TEST_P(BpfWalk, FindsTheFramesThatUserSpaceFinds) {
     EXPECT_EQ(stack.frames[i].unit & DP_FRAME_UNIT_MASK, 3 + i);
     EXPECT_EQ(static_cast<std::int32_t>(stack.frames[i].unit & DP_FRAME_UNIT_MASK),
               (*frames)[i].unit);
-    EXPECT_EQ(stack.frames[i].identity,
-              dp_code_identity(static_cast<__u32>(100 + i), 0x1000 + i, 0x2000 + i, 0, 0x3000 + i));
+    EXPECT_EQ(stack.frames[i].identity, thread.identity(i));
   }
+}
+
+TEST_P(BpfWalk, ANewCodeObjectAtTheAddressesOfAnotherHasAnIdentityOfItsOwnFrom312On) {
+  thread.make(2);
+  thread.walk();
+  thread.set_version(1, 0x5000);
+  const dp_host_stack& stack = thread.walk();
+  EXPECT_EQ(stack.frames[0].identity, thread.identity(0));
+  EXPECT_EQ(stack.frames[1].identity == thread.identity(1), !thread.has_versions());
 }
 
 TEST_P(BpfWalk, ReadsPagesNotFrames) {

@@ -41,6 +41,17 @@ class WalkedThread {
   std::uint64_t frame_at(std::size_t i) const { return kFrames + i * kFrameBytes; }
   std::uint64_t code_at(std::size_t i) const { return kCodes + i * kCodeBytes; }
 
+  bool has_versions() const { return bpf_.code_version != DP_NO_OFFSET; }
+  void set_version(std::size_t i, std::uint32_t version) {
+    if (has_versions()) memory.write(code_at(i) + bpf_.code_base + bpf_.code_version, version);
+  }
+  // Of the code object of a frame, as it is made.
+  std::uint32_t identity(std::size_t i) const {
+    const auto n = static_cast<__u32>(i);
+    return dp_code_identity(100 + n, has_versions() ? 0x4000 + n : 0, 0x1000 + i, 0x2000 + i, 0,
+                            0x3000 + i);
+  }
+
   void make(std::size_t count) {
     memory.allocate(kFrames, (count + 1) * kFrameBytes + 4096);
     memory.allocate(kCodes, (count + 1) * kCodeBytes);
@@ -51,6 +62,7 @@ class WalkedThread {
       set_unit(i, static_cast<std::int32_t>(3 + i));
       const std::uint64_t code = code_at(i) + bpf_.code_base;
       memory.write(code + bpf_.code_firstlineno, static_cast<std::uint32_t>(100 + i));
+      set_version(i, 0x4000 + static_cast<std::uint32_t>(i));
       memory.write<std::uint64_t>(code + bpf_.code_filename, 0x1000 + i);
       memory.write<std::uint64_t>(code + bpf_.code_name, 0x2000 + i);
       memory.write<std::uint64_t>(code + bpf_.code_linetable, 0x3000 + i);

@@ -109,6 +109,7 @@ TEST(TargetLayout, DebugOffsetsOf314HaveMoreFields) {
   EXPECT_EQ(t.bpf.shim_owner, 3);
   EXPECT_EQ(t.bpf.code_tag_mask, 1);
   EXPECT_EQ(t.bpf.code_linetable, before.bpf.code_linetable);
+  EXPECT_EQ(t.bpf.code_version, before.bpf.code_version);
   EXPECT_EQ(t.bpf.code_instructions, before.bpf.code_instructions);
   EXPECT_EQ(t.dict_keys, before.dict_keys);
   EXPECT_EQ(t.unicode_ascii_data, before.unicode_ascii_data);

@@ -13,12 +13,13 @@ namespace {
 struct CodeHead {
   std::uint64_t type = 0;
   std::uint32_t first_line = 0;
+  std::uint32_t version = 0;  // 0 before 3.12
   std::uint64_t filename = 0;
   std::uint64_t name = 0;
   std::uint64_t qualname = 0;  // 0 on 3.10
   std::uint64_t line_table = 0;
   std::uint32_t identity() const {
-    return dp_code_identity(first_line, filename, name, qualname, line_table);
+    return dp_code_identity(first_line, version, filename, name, qualname, line_table);
   }
   bool operator==(const CodeHead&) const = default;
 };
@@ -31,6 +32,9 @@ CodeHead parse_head(const PythonLayout& t, std::span<const std::byte> bytes) {
   CodeHead head;
   head.type = load<std::uint64_t>(bytes, t.object_type);
   head.first_line = load<std::uint32_t>(bytes, std::size_t{b.code_base} + b.code_firstlineno);
+  if (b.code_version != DP_NO_OFFSET) {
+    head.version = load<std::uint32_t>(bytes, std::size_t{b.code_base} + b.code_version);
+  }
   head.filename = load<std::uint64_t>(bytes, std::size_t{b.code_base} + b.code_filename);
   head.name = load<std::uint64_t>(bytes, std::size_t{b.code_base} + b.code_name);
   if (b.code_qualname != DP_NO_OFFSET) {

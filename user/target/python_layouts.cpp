@@ -26,6 +26,7 @@ constexpr bool fits(const PythonLayout& t) {
          b.code_firstlineno + 4 <= DP_CODE_READ_BYTES &&
          b.code_filename + 8 <= DP_CODE_READ_BYTES && b.code_name + 8 <= DP_CODE_READ_BYTES &&
          (b.code_qualname == DP_NO_OFFSET || b.code_qualname + 8 <= DP_CODE_READ_BYTES) &&
+         (b.code_version == DP_NO_OFFSET || b.code_version + 4 <= DP_CODE_READ_BYTES) &&
          b.code_linetable + 8 <= DP_CODE_READ_BYTES;
 }
 static_assert(std::all_of(kMeasured.begin(), kMeasured.end(), fits));

@@ -40,6 +40,7 @@ constexpr PythonLayout cpython_310() {
   t.bpf.code_name = 72;
   t.bpf.code_qualname = DP_NO_OFFSET;
   t.bpf.code_linetable = 80;
+  t.bpf.code_version = DP_NO_OFFSET;
   t.bpf.code_instructions = DP_NO_OFFSET;
   t.code_code = 48;
   t.code_consts = 56;

@@ -41,6 +41,7 @@ constexpr PythonLayout cpython_311() {
   t.bpf.code_name = 48;
   t.bpf.code_qualname = 56;
   t.bpf.code_linetable = 64;
+  t.bpf.code_version = DP_NO_OFFSET;
   t.bpf.code_instructions = 184;
   t.code_consts = 24;
   t.code_flags = 48;

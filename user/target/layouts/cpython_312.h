@@ -32,6 +32,7 @@ constexpr PythonLayout cpython_312() {
   t.bpf.code_name = 56;
   t.bpf.code_qualname = 64;
   t.bpf.code_linetable = 72;
+  t.bpf.code_version = 28;
   t.bpf.code_instructions = 192;
   t.code_argcount = 52;
   t.code_kwonlyargcount = 60;
