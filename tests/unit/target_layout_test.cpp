@@ -189,6 +189,7 @@ TEST(TargetLayout, EachFieldIsBounded) {
       EXPECT_LE(b.frame_instr + 8, DP_FRAME_READ_BYTES);
       EXPECT_LE(b.code_linetable + 8, DP_CODE_READ_BYTES);
       EXPECT_LE(b.code_filename + 8, DP_CODE_READ_BYTES);
+      EXPECT_TRUE(b.code_version == DP_NO_OFFSET || b.code_version + 4 <= DP_CODE_READ_BYTES);
       EXPECT_LE(told->layout.interpreter_modules, 1u << 24);
       EXPECT_LE(told->layout.unicode_ascii_data, 4096u);
       EXPECT_LE(told->layout.tuple_items, 4096u);

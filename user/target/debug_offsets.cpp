@@ -150,9 +150,9 @@ Result<DebugOffsets> parse_debug_offsets(std::span<const std::byte> runtime) {
   t.bpf.code_qualname = static_cast<std::uint16_t>(qualname - base);
   t.bpf.code_linetable = static_cast<std::uint16_t>(linetable - base);
   // _Py_DebugOffsets does not have co_version: from 3.12 to 3.15 it is the word before co_localsplusnames.
-  const std::uint32_t code_version = t.code_localsplusnames - 4;
-  t.bpf.code_version = code_version >= base && code_version + 4 <= base + DP_CODE_READ_BYTES
-                           ? static_cast<std::uint16_t>(code_version - base)
+  const std::uint32_t names = t.code_localsplusnames;
+  t.bpf.code_version = names >= base + 4 && names <= base + DP_CODE_READ_BYTES
+                           ? static_cast<std::uint16_t>(names - 4 - base)
                            : DP_NO_OFFSET;
 
   t.object_size = in.size("PyObject", 64);
