@@ -1,5 +1,5 @@
-// Whether the names that the CUDA driver has of kernels may be used. They were read from memory of the driver that nobody
-// documents (user/gpu/driver_names.h), so they are compared with names that are known by other means: the symbols of functions
+// Whether the names that the CUDA driver has of kernels may be used. They were read from memory of the driver whose layout
+// is not documented (user/gpu/driver_names.h), so they are compared with names that are known by other means: the symbols of functions
 // that stand for kernels, and what a line of Inductor's code launches.
 #pragma once
 

@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "symbolizer/base/write_all.h"
+
 namespace dynprof {
 namespace {
 
@@ -17,19 +19,6 @@ bool set_direct(int fd, bool on) {
 }
 
 }  // namespace
-
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count > 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    } else if (count == 0 || errno != EINTR) {
-      if (count == 0) errno = 0;
-      return false;
-    }
-  }
-  return true;
-}
 
 std::unique_ptr<DirectBlock> DirectBlock::begin(int fd) {
   std::unique_ptr<DirectBlock> direct(new DirectBlock(fd));

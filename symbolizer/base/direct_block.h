@@ -38,7 +38,4 @@ class DirectBlock {
   std::size_t filled_ = 0;
 };
 
-// All of them, whatever the kernel takes at once. False: errno says why; 0: it took nothing.
-bool write_all(int fd, std::string_view bytes);
-
 }  // namespace dynprof

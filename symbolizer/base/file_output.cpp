@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "symbolizer/base/write_all.h"
+
 namespace dynprof {
 
 Result<std::unique_ptr<OutputFile>> OutputFile::create(int directory, const std::string& name,

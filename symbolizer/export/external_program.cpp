@@ -14,6 +14,7 @@
 
 #include "symbolizer/base/text.h"
 #include "symbolizer/base/unique_fd.h"
+#include "symbolizer/base/write_all.h"
 
 namespace dynprof {
 namespace {
@@ -101,12 +102,7 @@ UniqueFd above_stdio(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
 Result<UniqueFd> file_of(std::string_view text) {
   UniqueFd file(::memfd_create("dynprof-filter", MFD_CLOEXEC));
   if (!file) return errno_error("cannot hold a text in memory");
-  while (!text.empty()) {
-    const ssize_t count = ::write(file.get(), text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return errno_error("cannot hold a text in memory");
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
+  if (!write_all(file.get(), text)) return errno_error("cannot hold a text in memory");
   if (::lseek(file.get(), 0, SEEK_SET) != 0) return errno_error("cannot read a text back");
   return file;
 }

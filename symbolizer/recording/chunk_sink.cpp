@@ -5,10 +5,12 @@
 
 #include <cerrno>
 
+#include "symbolizer/base/write_all.h"
+
 namespace dynprof::recording {
 
 void ChunkSink::write_file_header() {
-  if (write_all(encode_file_header(FileHeader{}))) size_ = kFileHeaderBytes;
+  if (take(encode_file_header(FileHeader{}))) size_ = kFileHeaderBytes;
 }
 
 bool ChunkSink::append(ChunkKind kind, std::uint64_t first, std::uint64_t count,
@@ -25,23 +27,17 @@ bool ChunkSink::append(ChunkKind kind, std::uint64_t first, std::uint64_t count,
   buffer_.clear();
   buffer_.bytes(encode_chunk_header(header));
   buffer_.bytes(stored);
-  if (!write_all(buffer_.view())) return false;
+  if (!take(buffer_.view())) return false;
   size_ += buffer_.size();
   ++sequence_;
   return true;
 }
 
-bool ChunkSink::write_all(std::span<const std::uint8_t> bytes) {
-  while (!bytes.empty()) {
-    ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      fail(written < 0 ? errno : ENOSPC);
-      return false;
-    }
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-  return true;
+bool ChunkSink::take(std::span<const std::uint8_t> bytes) {
+  if (write_all(file_.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
+    return true;
+  fail(errno != 0 ? errno : ENOSPC);
+  return false;
 }
 
 void ChunkSink::fail(int errno_value) {

@@ -38,7 +38,7 @@ class ChunkSink {
   std::uint32_t chunks() const { return sequence_; }
 
  private:
-  bool write_all(std::span<const std::uint8_t> bytes);
+  bool take(std::span<const std::uint8_t> bytes);
   void fail(int errno_value);
 
   UniqueFd file_;
