@@ -44,17 +44,27 @@ class Ring {
   // Consumer only. False: empty, or the oldest record is still being written.
   bool pop(dynprof_gpu_record& record) {
     if (slots_ == nullptr) return false;
-    Slot& slot = slots_[tail_ & (kSlots - 1)];
-    const std::uint64_t full_turn = 2 * (tail_ >> kBits) + 1;
-    if (slot.turn.load(std::memory_order_acquire) != full_turn) return false;
-    record = slot.record;
-    slot.turn.store(full_turn + 1, std::memory_order_release);
-    ++tail_;
-    return true;
+    for (;;) {
+      Slot& slot = slots_[tail_ & (kSlots - 1)];
+      const std::uint64_t full_turn = 2 * (tail_ >> kBits) + 1;
+      if (slot.turn.load(std::memory_order_acquire) != full_turn) return false;
+      const bool wanted = tail_ >= given_up_before_;
+      if (wanted) record = slot.record;
+      slot.turn.store(full_turn + 1, std::memory_order_release);
+      ++tail_;
+      if (wanted) return true;
+    }
   }
 
   // Consumer only: something was pushed or is being pushed.
   bool pending() const { return head_.load(std::memory_order_acquire) != tail_; }
+
+  // Consumer only: what was pushed or is being pushed so far will not be popped; how many records these are.
+  std::uint64_t give_up() {
+    const std::uint64_t from = tail_ > given_up_before_ ? tail_ : given_up_before_;
+    given_up_before_ = head_.load(std::memory_order_acquire);
+    return given_up_before_ - from;
+  }
 
  private:
   // turn: 2 * lap while free for that lap of the ring, one more while it holds a record. Zeroed
@@ -66,6 +76,7 @@ class Ring {
   Slot* slots_ = nullptr;
   alignas(64) std::atomic<std::uint64_t> head_{0};
   alignas(64) std::uint64_t tail_ = 0;
+  std::uint64_t given_up_before_ = 0;  // a position
 };
 
 }  // namespace dynprof_cupti

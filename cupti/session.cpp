@@ -1,7 +1,5 @@
 #include "cupti/session.h"
 
-#include <sched.h>
-
 #include "cupti/activity.h"
 #include "cupti/calls.h"
 #include "cupti/cupti.h"
@@ -27,6 +25,8 @@ constexpr Kind kKinds[] = {{kCuptiKindConcurrentKernel, true},
                            {kCuptiKindMemcpyPeer, false},
                            {kCuptiKindSynchronization, false, "DYNPROF_GPU_WAITS"}};
 constexpr std::uint64_t kFlushEveryNs = 100'000'000;
+constexpr std::uint64_t kDrainNs = 500'000'000;
+constexpr std::uint64_t kDrainPollNs = 1'000'000;
 
 std::uint32_t version = 0;
 std::uint32_t sessions = 0;
@@ -61,9 +61,15 @@ CuptiResult enable_activity() {
   return result;
 }
 
+// Records of a session that has ended are not part of the next one.
+void give_up_pushed() {
+  state.counters.dropped_ring.fetch_add(state.ring.give_up(), std::memory_order_relaxed);
+}
+
 void begin_collecting() {
   ++sessions;
   state.counters.reset();
+  give_up_pushed();
   state.session_start_ns = monotonic_ns();
   flushed_at = state.session_start_ns;
   keep_buffers(false);
@@ -77,13 +83,17 @@ void end_collecting() {
   state.collecting.store(false, std::memory_order_release);
 }
 
-// The last records may still be on their way into the ring.
+// A thread that is not running may be in the middle of a push, with what other threads pushed behind it. So this waits by
+// the clock: on a busy machine such a thread may have to wait for a CPU for tens of milliseconds.
 void drain_to_the_end() {
+  const std::uint32_t never_changes = 0;
+  const std::uint64_t give_up_at = monotonic_ns() + kDrainNs;
   drain_ring();
-  for (int i = 0; i < 1000 && state.ring.pending(); ++i) {
-    sched_yield();
+  while (state.ring.pending() && monotonic_ns() < give_up_at) {
+    futex_wait(&never_changes, 0, kDrainPollNs);
     drain_ring();
   }
+  give_up_pushed();
 }
 
 }  // namespace

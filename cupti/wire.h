@@ -163,7 +163,7 @@ struct dynprof_gpu_status {
   __u32 cupti_version;        /* cuptiGetVersion(); 0: not known yet */
   __u64 calls;                /* announced by gpu_launch */
   __u64 records;              /* handed over in batches, of any kind */
-  __u64 dropped_ring;         /* records lost because the ring was full */
+  __u64 dropped_ring;         /* records lost in the ring: full, or late */
   __u64 dropped_rate;         /* calls left out by the rate cap */
   __u64 dropped_rate_records; /* and what they ran */
   __u64 dropped_cupti;        /* records CUPTI says it lost */

@@ -205,6 +205,10 @@ class Inside:
             if self._access(symbol, _STATUS.size) == data:
                 return parse_status(data)
 
+    def pushed(self):
+        """How many records were pushed into the ring: its head, which has a cache line of its own (cupti/state.h)."""
+        return int.from_bytes(self._access("_ZN13dynprof_cupti5stateE", 136)[128:], "little")
+
     def semaphore(self, probe="gpu_launch"):
         return int.from_bytes(self._access(f"dynprof_{probe}_semaphore", 2), "little")
 

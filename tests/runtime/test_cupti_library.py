@@ -10,6 +10,7 @@ import re
 import signal
 import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -213,16 +214,24 @@ def test_records_that_cupti_loses_are_counted(dumping):
 class Stopped:
     """Holds one thread of another process still."""
 
-    SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+    SEIZE, INTERRUPT, DETACH, STEP = 0x4206, 0x4207, 17, 9
 
     def __init__(self, tid):
         self._libc, self._tid = ctypes.CDLL(None, use_errno=True), tid
         self._ptrace(self.SEIZE)
         self._ptrace(self.INTERRUPT)
-        os.waitpid(tid, 0x40000000)  # __WALL
+        self._wait()
 
     def _ptrace(self, request):
         assert self._libc.ptrace(request, self._tid, None, None) == 0
+
+    def _wait(self):
+        os.waitpid(self._tid, 0x40000000)  # __WALL
+
+    def step(self):
+        """One instruction."""
+        self._ptrace(self.STEP)
+        self._wait()
 
     def release(self):
         self._ptrace(self.DETACH)
@@ -246,6 +255,55 @@ def test_records_for_which_there_is_no_room_are_counted(dumping):
     # What was handed over is true, each once.
     assert {r.correlation for r in dump.calls} <= set(truth.calls)
     assert len({r.correlation for r in dump.calls}) == len(dump.calls)
+
+
+def held_in_a_push(target):
+    """A thread that launches kernels, held still where it has its place in the ring, and has not filled it."""
+    threads = [int(task.name) for task in Path(f"/proc/{target.pid}/task").iterdir()]
+    target.do("background 1 1000")
+    (thread,) = [int(task.name) for task in Path(f"/proc/{target.pid}/task").iterdir() if int(task.name) not in threads]
+    held = Stopped(thread)
+    pushed = target.inside.pushed()
+    target.do("launch 10")
+    assert target.inside.pushed() == pushed + 10
+    for _ in range(100_000):
+        if target.inside.pushed() > pushed + 10:
+            return held
+        held.step()
+    raise AssertionError("the thread pushed nothing")
+
+
+def test_records_behind_one_that_is_incomplete_are_waited_for(dumping):
+    """A thread may be preempted in the middle of a push; the end of the session waits for it."""
+    target = dumping()
+    target.attach()
+    held = held_in_a_push(target)
+    target.do("launch 100")
+    target.inside.raise_to(0)
+    time.sleep(0.1)
+    held.release()
+    target.inside.await_status(gpu.OFF)
+    dump = gpu.read_dump(target.dump_path)
+    assert dump.statuses[-1].dropped_ring == 0
+    assert sum(r.thread == target.pid for r in dump.calls) == 110
+
+
+def test_records_that_never_became_complete_are_counted(dumping):
+    target = dumping()
+    target.attach()
+    held = held_in_a_push(target)
+    target.do("launch 100")
+    target.detach(session=1)
+    held.release()
+    target.attach(session=2)
+    target.do("launch 7")
+    target.detach(session=2)
+    dump = gpu.read_dump(target.dump_path)
+    first, second = (status for status in dump.statuses if status.code == gpu.OFF)
+    assert first.dropped_ring == 101
+    assert second.dropped_ring == 0
+    calls = [[r for r in session if r.kind == gpu.CALL and r.thread == target.pid] for session in dump.sessions]
+    assert [len(of_session) for of_session in calls] == [10, 7]
 
 
 def test_rate_cap_leaves_out_calls_and_what_they_ran(dumping):

