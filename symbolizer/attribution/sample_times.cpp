@@ -11,6 +11,8 @@ namespace {
 // around the gap do not stand for it. A thread that runs for moments only is hit by chance: then one
 // time in e^16 is taken for lost.
 constexpr double kMostPeriods = 16;
+// At high rates that is a moment, and a virtual machine that its host stops for tens of milliseconds takes no samples.
+constexpr double kMostNs = 100e6;
 
 }  // namespace
 
@@ -24,7 +26,7 @@ SampleTimes::SampleTimes(const Recording& recording, const Spans& spans, const T
   };
   std::vector<std::optional<Last>> rows;
   times_.reserve(static_cast<std::size_t>(recording.sample_count()));
-  const double most = std::min(kMostPeriods * static_cast<double>(period_ns_),
+  const double most = std::min(std::max(kMostNs, kMostPeriods * static_cast<double>(period_ns_)),
                                static_cast<double>(kMost - period_ns_));
   const auto first_half = static_cast<std::uint32_t>(period_ns_ / 2);
   const auto second_half = static_cast<std::uint32_t>(period_ns_ - first_half);

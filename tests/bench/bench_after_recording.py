@@ -1,10 +1,11 @@
 """What follows the end of a recording, by the clock: how long until the summary and the report are printed and until
-all files are written, and how large these are. Root.
+all files are written, the CPU time of dynprof-bpf from its start, and how large the files are. Root.
 
-    bench_after_recording.py [--rounds N] [--seconds S] [-F 99] [--job demo|encoder]
+    bench_after_recording.py [--rounds N] [--seconds S] [-F 99] [--job demo|encoder|waits]
 
 In each round two recordings: of a job as a whole, until it ends, and of S seconds (60) from its start, ended by
-SIGINT. The job is the demo (demo/train.py) or an encoder of BERT's size (encoder_training.py), with a cold cache.
+SIGINT. The job is the demo (demo/train.py) or an encoder of BERT's size (encoder_training.py), with a cold cache, or a
+process whose child waits some 100,000 times a second (tests/programs/ping_pong.c), which has no end of its own.
 "Summary" is the moment its last line was read from a pipe, "files" the end of dynprof-bpf.
 """
 
@@ -51,15 +52,25 @@ def end_of(recorder, out, began):
         "summary s": summary - began,
         "report s": report - began,
         "files s": files - began,
+        "CPU s": usage.ru_utime + usage.ru_stime,
         "MB": size / 1e6,
         "files": len(files_under(out)),
     }
 
 
+WAITS = """
+import subprocess, sys
+child = subprocess.Popen([sys.argv[1], "16"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+print("ready", flush=True)
+sys.stdin.read()
+"""
 JOBS = {
     "demo": ([REPO / "demo" / "train.py"], "loading data"),
     "encoder": ([REPO / "tests" / "bench" / "encoder_training.py"], "ready"),
+    "waits": (["-c", WAITS, support.BUILD / "tests" / "programs" / "ping_pong"], "ready"),
 }
+ENDLESS = {"waits"}
 
 
 def round_of(folder, seconds, job_name, frequency):
@@ -98,9 +109,11 @@ def main():
     parser.add_argument("--job", choices=tuple(JOBS), default="demo")
     arguments = parser.parse_args()
     job = arguments.job
-    kinds = {f"{arguments.seconds:.0f} s of the {job}": arguments.seconds, f"the whole {job}": None}
-    print("| recording | round | summary s | report s | files s | MB | files | load |")
-    print("|---|---|---|---|---|---|---|---|")
+    kinds = {f"{arguments.seconds:.0f} s of the {job}": arguments.seconds}
+    if job not in ENDLESS:
+        kinds[f"the whole {job}"] = None
+    print("| recording | round | summary s | report s | files s | CPU s | MB | files | load |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for what, seconds in kinds.items():
         found = []
         for number in range(1, arguments.rounds + 1):

@@ -81,6 +81,15 @@ TEST_F(SampleTimesTest, LostSamplesAreNotCountedByOthers) {
   EXPECT_THAT(times_in_ms(), ElementsAre(10, 10, 10, 10));
 }
 
+// Samples of a millisecond, and a virtual machine that its host did not run for 60.
+TEST_F(SampleTimesTest, TimeInWhichNoneCouldBeTakenIsSharedByTheTwoAroundIt) {
+  fake.edit_meta().period_ns = kMs;
+  clock(0, 0);
+  clock(100, 100);
+  for (std::uint64_t at : {10, 12, 72, 74}) sample(at);
+  EXPECT_THAT(times_in_ms(), ElementsAre(1, 31, 31, 1));
+}
+
 TEST_F(SampleTimesTest, OutsideOfWhatIsKnownAPeriodIsTaken) {
   clock(20, 0);
   clock(40, 8);

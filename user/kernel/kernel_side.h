@@ -46,13 +46,14 @@ struct LinkDeleter {
 using Link = std::unique_ptr<bpf_link, LinkDeleter>;
 
 // A hardware watchpoint with a program attached to it. Not armed it keeps its slot, and costs its thread
-// nothing.
+// nothing. One that has a leader (open_instruction_watchpoint) is armed with it.
 class Watchpoint {
  public:
   Watchpoint() = default;
   Watchpoint(Link link, UniqueFd event) : event_(std::move(event)), link_(std::move(link)) {}
   explicit operator bool() const { return link_ != nullptr; }
   void arm(bool on) const;
+  int fd() const { return event_.get(); }
   void reset() { *this = Watchpoint(); }
 
  private:

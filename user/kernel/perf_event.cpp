@@ -129,27 +129,22 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
   return events;
 }
 
-static Result<UniqueFd> open_watchpoint(pid_t tid, std::uint64_t address, std::uint32_t access,
-                                        std::uint64_t bytes) {
+Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address, int leader) {
   perf_event_attr attributes;
   std::memset(&attributes, 0, sizeof attributes);
   attributes.size = sizeof attributes;
   attributes.type = PERF_TYPE_BREAKPOINT;
-  attributes.bp_type = access;
+  attributes.bp_type = HW_BREAKPOINT_RW;
   attributes.bp_addr = address;
-  attributes.bp_len = bytes;
+  attributes.bp_len = HW_BREAKPOINT_LEN_2;
   attributes.sample_period = 1;
   attributes.exclude_kernel = 1;
   attributes.exclude_hv = 1;
   attributes.disabled = 1;
   UniqueFd fd(static_cast<int>(
-      syscall(SYS_perf_event_open, &attributes, tid, -1, -1, PERF_FLAG_FD_CLOEXEC)));
+      syscall(SYS_perf_event_open, &attributes, tid, -1, leader, PERF_FLAG_FD_CLOEXEC)));
   if (!fd.valid()) return errno_error(fmt::format("cannot set a watchpoint on thread {}", tid));
   return fd;
-}
-
-Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address) {
-  return open_watchpoint(tid, address, HW_BREAKPOINT_RW, HW_BREAKPOINT_LEN_2);
 }
 
 }  // namespace dynprof

@@ -51,6 +51,8 @@ Result<SamplingEvents> open_sampling_events(SamplingEvent event, std::uint32_t f
 // A hardware watchpoint: fires when the thread reads or writes the 2 bytes at `address` (even), an
 // instruction of a Python function, which the interpreter reads to execute it. Not armed until a program
 // is attached. ENOSPC: a debugger or another program holds all of the thread's slots.
-Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address);
+// `leader`: another watchpoint of the thread, with which this one is armed and disarmed. Each change interrupts the CPU
+// that the thread runs on, so two at once cost it half.
+Result<UniqueFd> open_instruction_watchpoint(pid_t tid, std::uint64_t address, int leader = -1);
 
 }  // namespace dynprof

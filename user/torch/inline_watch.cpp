@@ -54,27 +54,22 @@ Result<void> InlineWatch::prepare(pid_t tid, const dp_torch_layout& torch, Kerne
 
 Result<void> InlineWatch::open(pid_t tid, const dp_torch_layout& torch, KernelSide& kernel) {
   ASSIGN_OR_RETURN(UniqueFd begin, open_instruction_watchpoint(tid, torch.inline_begin));
-  ASSIGN_OR_RETURN(UniqueFd end, open_instruction_watchpoint(tid, torch.inline_end));
   ASSIGN_OR_RETURN(Watchpoint first, kernel.watch_inline(std::move(begin), true));
   first.arm(false);
+  ASSIGN_OR_RETURN(UniqueFd end, open_instruction_watchpoint(tid, torch.inline_end, first.fd()));
   ASSIGN_OR_RETURN(Watchpoint last, kernel.watch_inline(std::move(end), false));
-  last.arm(false);
   begin_ = std::move(first);
   end_ = std::move(last);
   tid_ = tid;
-  // No call begins whose end is not seen.
-  armer_->add(tid, [this](bool on) {
-    (on ? end_ : begin_).arm(on);
-    (on ? begin_ : end_).arm(on);
-  });
+  armer_->add(tid, [this](bool on) { begin_.arm(on); });
   return {};
 }
 
 void InlineWatch::close() {
   if (armer_) armer_->remove(tid_);
   armer_ = nullptr;
+  end_.reset();  // first: without its leader it would be armed
   begin_.reset();
-  end_.reset();
   given_up_ = true;
   stage_ = Stage::kIdle;
 }

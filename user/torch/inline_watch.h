@@ -1,7 +1,7 @@
 // The user functions that Dynamo traces on one thread, by two hardware watchpoints on the function that
-// torch enters for each of them. A data watchpoint slows its thread's page faults and string
-// instructions while it is armed (docs/development/overhead.md), so they are armed from the begin of a compile, or
-// of another attempt, until Dynamo has traced the function.
+// torch enters for each of them. While a data watchpoint is armed its thread's page faults and string
+// instructions are slower on some processors, and its switches on a virtual machine (docs/development/overhead.md). So
+// they are armed from the begin of a compile, or of another attempt, until Dynamo has traced the function.
 #pragma once
 
 #include <sys/types.h>
@@ -51,7 +51,7 @@ class InlineWatch {
   bool given_up_ = false;
   pid_t tid_ = 0;
   WatchArmer* armer_ = nullptr;  // null: no watchpoints
-  Watchpoint begin_, end_;
+  Watchpoint begin_, end_;       // armed together
 };
 
 }  // namespace dynprof
