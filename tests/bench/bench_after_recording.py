@@ -58,17 +58,13 @@ def end_of(recorder, out, began):
     }
 
 
-WAITS = """
-import subprocess, sys
-child = subprocess.Popen([sys.argv[1], "16"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-child.stdout.readline()
-print("ready", flush=True)
-sys.stdin.read()
-"""
 JOBS = {
     "demo": ([REPO / "demo" / "train.py"], "loading data"),
     "encoder": ([REPO / "tests" / "bench" / "encoder_training.py"], "ready"),
-    "waits": (["-c", WAITS, support.BUILD / "tests" / "programs" / "ping_pong"], "ready"),
+    "waits": (
+        [REPO / "tests" / "programs" / "ping_pong_parent.py", support.BUILD / "tests" / "programs" / "ping_pong"],
+        "ready",
+    ),
 }
 ENDLESS = {"waits"}
 

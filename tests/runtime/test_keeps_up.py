@@ -1,8 +1,10 @@
 """The collector ends when it is to end, however much there is to record, and what it writes is bounded."""
 
 import gzip
+import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,14 +17,7 @@ import support
 pytestmark = pytest.mark.root_bpf
 
 PING_PONG = support.BUILD / "tests" / "programs" / "ping_pong"
-# A Python process, so that one can attach to it, with a child that waits some 100,000 times a second.
-PARENT = """
-import subprocess, sys
-child = subprocess.Popen([sys.argv[1], "16"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-child.stdout.readline()
-print("ready", flush=True)
-sys.stdin.read()
-"""
+PARENT = support.REPO / "tests" / "programs" / "ping_pong_parent.py"
 
 # 60 idle processes with 20,000 mappings each, and a busy one: to read all their maps takes a second.
 MANY_MAPPINGS = """
@@ -42,7 +37,7 @@ while True:
 
 @pytest.fixture
 def ping_pong(spawn):
-    return spawn([sys.executable, "-c", PARENT, PING_PONG])
+    return spawn([sys.executable, PARENT, PING_PONG])
 
 
 def begin_record(dynprof, out, *options):
@@ -65,12 +60,28 @@ def is_readable(dynprof, out):
     return report
 
 
+def cpu_of_a_unit():
+    """CPU time of some work of a fixed size, by which that of other work is told on a machine of any speed."""
+    begin = time.thread_time()
+    for _ in range(4):
+        json.loads(json.dumps(list(range(500_000))))
+    return time.thread_time() - begin
+
+
 def test_returns_to_the_prompt(dynprof, ping_pong, tmp_path):
-    """How long the end of a recording takes is measured by tests/bench/bench_after_recording.py."""
-    out = tmp_path / "out"
-    run, _ = begin(dynprof, ping_pong, out, "-d", 6)
+    out, seconds = tmp_path / "out", 6
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run, began = begin(dynprof, ping_pong, out, "-d", seconds)
     result = run.wait(120)
+    took = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert result.rc == 0 and "duration" in result.err, result
+    # 13 units, 3.6 s, where nothing else runs.
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    unit = cpu_of_a_unit()
+    assert used < 18 * unit, f"used {used:.1f} s of CPU, {used / unit:.1f} units\n{result}"
+    # Where others run too it may wait for a CPU.
+    assert took < 4 * (seconds + seconds / 2 + 2), f"took {took:.1f} s\n{result}"
     trace = gzip.decompress((out / "trace.json.gz").read_bytes())
     assert len(trace) <= 100_000_000
     assert b"pass_on" in trace
@@ -113,7 +124,9 @@ def test_second_ctrl_c_under_load(dynprof, ping_pong, tmp_path):
     run.interrupt()
     time.sleep(0.001)
     run.interrupt()
+    asked = time.monotonic()
     result = run.wait(20)
+    assert time.monotonic() - asked < 2, result
     assert result.rc == 128 + signal.SIGINT and "stopped at once" in result.err, result
     assert not (tmp_path / "out" / "trace.json.gz").exists()
     is_readable(dynprof, tmp_path / "out")

@@ -68,6 +68,7 @@ Result<void> InlineWatch::open(pid_t tid, const dp_torch_layout& torch, KernelSi
 void InlineWatch::close() {
   if (armer_) armer_->remove(tid_);
   armer_ = nullptr;
+  begin_.arm(false);
   end_.reset();  // first: without its leader it would be armed
   begin_.reset();
   given_up_ = true;

@@ -51,7 +51,7 @@ class InlineWatch {
   bool given_up_ = false;
   pid_t tid_ = 0;
   WatchArmer* armer_ = nullptr;  // null: no watchpoints
-  Watchpoint begin_, end_;       // armed together
+  Watchpoint begin_, end_;       // armed together: no call begins whose end is not seen
 };
 
 }  // namespace dynprof
