@@ -223,10 +223,10 @@ enum dp_probe {
 struct dp_probe_event {
   struct dp_event_header header;
   __u64 cpu_ns; /* CPU time of the thread, as of the last tick */
-  __u64 object;
-  __u64 node;  /* NODE_BEGIN and NODE_END: address of the node */
-  __u64 sp;    /* stack pointer where the function begins: a run that was left has a lower one */
-  __u16 probe; /* enum dp_probe */
+  __u64 object; /* NOT_SENT, NOT_TIMED: how many runs of a second are sent */
+  __u64 node;   /* NODE_BEGIN and NODE_END: address of the node */
+  __u64 sp;     /* stack pointer where the function begins: a run that was left has a lower one */
+  __u16 probe;  /* enum dp_probe */
   __u16 name_size;
   __u16 first_word; /* NODE_BEGIN */
   __u16 pad;

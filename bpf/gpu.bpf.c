@@ -210,7 +210,7 @@ static __always_inline int begin_launch(struct pt_regs* ctx, __u64 correlation, 
   return 0;
 }
 
-/* gpu_launch(edi correlation, esi call, rdx start_ns, ecx flags) */
+/* gpu_launch and gpu_launch_sampled(edi correlation, esi call, rdx start_ns, ecx flags) */
 SEC("uprobe")
 int gpu_launched(struct pt_regs* ctx) {
   __u16 flags = PT_REGS_PARM4(ctx) & DYNPROF_GPU_CALL_NESTED ? DP_SAMPLE_GPU_NESTED : 0;

@@ -17,6 +17,8 @@ struct {
 } region_indices SEC(".maps");
 
 const volatile bool count_all_runs; /* at any rate */
+/* Of the limits: 1 or DP_RUN_LIMITS_FOR_GPU. */
+const volatile __u32 run_limits_times = 1;
 
 __u32 region_total; /* may exceed DP_MAX_REGIONS */
 struct dp_region_count region_counts[DP_MAX_REGIONS];
@@ -75,8 +77,19 @@ static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns, 
   }
   __u32 hits = timed ? ++rate->hits : ++rate->begins;
   __u32 now = timed ? ++rate->hits_now : ++rate->begins_now;
-  return (hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS || now > DP_RUN_HITS_AT_ONCE) &&
+  return (hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS * run_limits_times ||
+          now > DP_RUN_HITS_AT_ONCE * run_limits_times) &&
          !count_all_runs;
+}
+
+static __always_inline __u32 events_limit(void) {
+  return DP_RUN_EVENTS_PER_SECOND * run_limits_times;
+}
+
+/* True: too many to send each. */
+static __always_inline bool too_many_to_send(__u32 runs_of_a_second) {
+  bool all = count_all_runs && run_limits_times > 1;
+  return runs_of_a_second > events_limit() && !all;
 }
 
 /* True: only this call has set it. */

@@ -36,9 +36,19 @@ struct ThreadCalls {
   std::uint32_t session;
   std::uint32_t depth;
   std::int32_t thread;
+  std::uint64_t sample_at_ns;  // the next launch from then on is a sampled one
   OpenCall open[kMaxDepth];
 };
 __attribute__((tls_model("initial-exec"))) thread_local ThreadCalls calls;
+
+bool is_sampled(std::uint64_t now_ns, std::uint32_t correlation) {
+  constexpr std::uint64_t kMeanNs = DYNPROF_GPU_SAMPLED_LAUNCH_NS;
+  constexpr std::uint32_t kGolden = 2654435769u;  // spreads ids that follow each other
+  if (now_ns < calls.sample_at_ns) return false;
+  const std::uint64_t spread = std::uint64_t{correlation * kGolden} * kMeanNs >> 32;
+  calls.sample_at_ns = now_ns + kMeanNs / 2 + spread;
+  return true;
+}
 
 void enter(const CuptiCallbackData& data, std::uint32_t call) {
   const std::uint32_t correlation = data.correlation_id;
@@ -55,6 +65,8 @@ void enter(const CuptiCallbackData& data, std::uint32_t call) {
   }
   state.counters.calls.fetch_add(1, std::memory_order_relaxed);
   probe_launch(correlation, call, now, flags);
+  if (samples_launches() && is_sampled(now, correlation))
+    probe_sampled_launch(correlation, call, now, flags);
 }
 
 void record_call(const CuptiCallbackData& data, const OpenCall& open, std::uint32_t flags) {
@@ -107,6 +119,7 @@ void on_call(void*, std::uint32_t domain, std::uint32_t cbid, const void* data) 
   if (calls.session != session) {
     calls.session = session;
     calls.depth = 0;
+    calls.sample_at_ns = 0;
   }
   const auto& call = *static_cast<const CuptiCallbackData*>(data);
   if (call.site == kCuptiEnter)

@@ -11,6 +11,10 @@ namespace dynprof_cupti {
 
 void probe_launch(std::uint32_t correlation, std::uint32_t call, std::uint64_t start_ns,
                   std::uint32_t flags);
+// The same, for those whose profiler wants some of the launches alone.
+void probe_sampled_launch(std::uint32_t correlation, std::uint32_t call, std::uint64_t start_ns,
+                          std::uint32_t flags);
+bool samples_launches();  // there is such a profiler
 void probe_batch(const dynprof_gpu_record* records, std::uint32_t count);
 void probe_name(std::uint32_t id, const char* text, std::uint32_t length);
 void probe_status(const dynprof_gpu_status& status);

@@ -8,14 +8,17 @@
  *       in the calling thread, at the entry of a CUDA call that starts work on a GPU or waits for it
  *       (cupti/calls_table.h). Runtime calls end in driver calls with the same correlation id: only
  *       the outermost fires. call: DYNPROF_GPU_CALL; flags: DYNPROF_GPU_CALL_*.
+ *   gpu_launch_sampled(the same)
+ *       at some of these entries: about every DYNPROF_GPU_SAMPLED_LAUNCH_NS in each thread.
  *   gpu_batch(const struct dynprof_gpu_record *records, u32 count)     count <= 127
  *   gpu_name(u32 id, const char *text, u32 length)    not terminated; precedes the first record with it
  *   gpu_status(u32 code, u32 detail, const struct dynprof_gpu_status *status, u32 bytes)
  * The last three fire in the library's own thread. What lies behind a pointer is valid until the probe
  * returns.
  *
- * The semaphore of gpu_launch is the switch. To attach: gpu_status, gpu_name, gpu_batch, then
- * gpu_launch. To detach: gpu_launch first, wait for DYNPROF_GPU_OFF, then the others. The kernel
+ * The semaphores of gpu_launch and gpu_launch_sampled are the switch: a profiler sets a uprobe on one of the two. To
+ * attach: gpu_status, gpu_name, gpu_batch, then the switch. To detach: the switch first, wait for
+ * DYNPROF_GPU_OFF, then the others. The kernel
  * lowers a dead profiler's semaphores, and the library goes off by itself. A second profiler that
  * raises the semaphore further gets names, devices and status anew; the first one sees them twice. Linux
  * raises it once however many profilers there are: such a profiler reads names and devices from the
@@ -33,6 +36,9 @@
 #define DYNPROF_GPU_RECORD_BYTES 128
 #define DYNPROF_GPU_MAX_BATCH 127 /* with a header of up to 128 bytes it fits into 16 KiB */
 #define DYNPROF_GPU_MAX_NAME 4095 /* longer names are cut */
+/* On average: it varies by half of itself, so that a thread that launches in step with it is not always met at the same
+ * place. */
+#define DYNPROF_GPU_SAMPLED_LAUNCH_NS 1000000
 /* The id of a name that is not of a record: who has CUPTI, sent before the status DYNPROF_GPU_BUSY where it is known. */
 #define DYNPROF_GPU_HOLDER 0xffffffffu
 

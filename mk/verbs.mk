@@ -25,7 +25,7 @@ check: setup test-interpreters  ## everything: style, unit tests (plain and sani
 	$(Q)for list in tests kernels; do scripts/setup.sh packages scripts/packages-$$list.txt || \
 	  echo "note: the tests that need them are skipped"; done
 	$(Q)$(MAKE) --no-print-directory all test-binaries
-	$(Q)scripts/check.py --beside older-kernels,reading,build-san,unit-san,fuzz,tidy style unit load runtime
+	$(Q)scripts/check.py --beside older-kernels,reading,untimed,build-san,unit-san,fuzz,tidy style unit load runtime
 	$(Q)scripts/own.sh $(ROOT_BUILD)
 
 # CPythons newer than those of Debian 12, where they are available.
@@ -42,7 +42,7 @@ check-load: all $(TOOLS)  ## load every BPF program; instruction counts against 
 	$(Q)scripts/check.py load
 
 check-runtime: all test-binaries $(VENV_STAMP)  ## real processes (root); PYTEST="-k stacks -x" narrows it
-	$(Q)scripts/check.py runtime reading
+	$(Q)scripts/check.py runtime reading untimed
 
 # Awkward targets, injected faults, hostile targets: hours. A short form is in `make check`.
 faults: setup  ## faults and hostile targets, the long form (root); ARGS="hostile --seconds 600" narrows it

@@ -38,8 +38,15 @@ READING = (
     *(
         f"tests/runtime/test_{name}.py"
         for name in "compiles cupti_library cupti_life cupti_subscribers".split()
-        + "dump generated graph_nodes target values".split()
+        + "dump generated graph_nodes target top values".split()
     ),
+)
+# Tests that load BPF programs, but hold no time or rate against a bound and look at nothing but their own target: they
+# may run beside the others too. Files that use one recording of a session (compile_run, eager_run) stay in one step.
+UNTIMED = tuple(
+    f"tests/runtime/test_{name}.py"
+    for name in "bad_recordings bad_targets cli_errors decompiled generated_pages hostile_files hostile_names".split()
+    + "hostile_paths kernel_lines last_compile matrix modules other_tools process_tree standard_streams".split()
 )
 FUZZ_INPUTS = 2000
 FUZZ_SECONDS = 20
@@ -279,7 +286,7 @@ def pytest(name, *arguments):
     argv = [VENV / "bin" / "python", "-m", "pytest", "-q", "-ra", "-p", "no:cacheprovider",
             "--durations=20", f"--junitxml={report}", *chosen, *arguments]
     env = {"PYTHONDONTWRITEBYTECODE": "1"}
-    # What PYTEST chooses may be in one of the two steps alone.
+    # What PYTEST chooses may be in one of the steps alone.
     return with_report(name, argv, report, env, show=True, nothing_run=5 if chosen else None)
 
 
@@ -287,8 +294,12 @@ def step_reading():
     return pytest("pytest-reading", *READING)
 
 
+def step_untimed():
+    return pytest("pytest-untimed", *UNTIMED)
+
+
 def step_runtime():
-    return pytest("pytest", "tests/runtime", *(f"--ignore={path}" for path in READING))
+    return pytest("pytest", "tests/runtime", *(f"--ignore={path}" for path in (*READING, *UNTIMED)))
 
 
 STEPS = {
@@ -301,6 +312,7 @@ STEPS = {
     "load": step_load,
     "older-kernels": step_older_kernels,
     "reading": step_reading,
+    "untimed": step_untimed,
     "runtime": step_runtime,
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
+import json
 import os
 import pwd
 import re
@@ -366,6 +368,15 @@ class Target:
                 pass
 
 
+def _lower_group(process):
+    """sched_autogroup makes a group of each session, and the nice value of processes does not reach its weight. The
+    targets of tests that run at low priority beside others get less of the CPU too, but still a share of it."""
+    nice = min(os.getpriority(os.PRIO_PROCESS, 0), 5)
+    if nice > 0:
+        with contextlib.suppress(OSError):  # no autogroups here, or not root
+            Path(f"/proc/{process.pid}/autogroup").write_text(str(nice))
+
+
 def spawn(argv, ready="ready", timeout=60, user=None, env=None, cwd=None):
     """Starts argv and waits for a line that matches `ready` (None: does not wait)."""
     process = subprocess.Popen(
@@ -380,6 +391,7 @@ def spawn(argv, ready="ready", timeout=60, user=None, env=None, cwd=None):
         start_new_session=True,
         preexec_fn=_drop_to(user) if user else None,
     )
+    _lower_group(process)
     target = Target(process)
     if ready is not None:
         try:
@@ -407,3 +419,27 @@ def split_debug(binary, folder):
     subprocess.run([tool("objcopy"), "--only-keep-debug", binary, debug], check=True)
     subprocess.run([tool("objcopy"), "--strip-all", binary, bare], check=True)
     return bare, debug
+
+
+def bpftool():
+    """The build needs it too, so it is there."""
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # where Debian keeps it
+    return shutil.which("bpftool", path=path) or "bpftool"
+
+
+def bpf_programs():
+    """All BPF programs that are loaded, as bpftool describes them."""
+    return json.loads(subprocess.check_output([bpftool(), "-j", "prog", "show"]) or b"[]")
+
+
+def bpf_programs_of(pid):
+    """Ids of the BPF programs that a process has descriptors of. Raises OSError where the process has ended."""
+    held = set()
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("anon_inode:bpf"):
+                text = Path(f"/proc/{pid}/fdinfo/{fd}").read_text()
+                held |= {int(number) for number in re.findall(r"^prog_id:\s*(\d+)", text, re.M)}
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    return held

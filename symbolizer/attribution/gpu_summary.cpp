@@ -154,6 +154,7 @@ GpuSummary summarize(const GpuWork& gpu) {
   GpuSummary summary;
   for (const GpuCall& call : gpu.calls()) {
     ++(call.bare ? summary.bare_calls : summary.calls);
+    summary.calls_without_stack += !call.announced;
     summary.graph_launches += call.call_class == DYNPROF_GPU_CLASS_GRAPH;
     if (!starts_work(call) || call.end_ns <= call.begin_ns) continue;
     ++summary.launches;
@@ -171,6 +172,7 @@ GpuSummary summarize(const GpuWork& gpu) {
     const StringId name = kernel ? record.name : 0;
     GpuKernelRow& row = rows[{record.kind, name, copy, call.id, call.backward}];
     const std::uint64_t length = record.end_ns - record.start_ns;
+    if (row.stack == 0) row.stack = call.stack;
     if (row.calls == 0 || length > row.longest_ns) {
       row.longest_ns = length;
       if (call.stack != 0) row.stack = call.stack;

@@ -79,6 +79,7 @@ struct GpuSummary {
   std::vector<GpuRegionRow> regions;  // by time of their work
   std::vector<GpuLoad> loads;
   std::uint64_t calls = 0, bare_calls = 0, works = 0, work_ns = 0, graph_launches = 0;
+  std::uint64_t calls_without_stack = 0;      // of `calls`: it was not wanted, or is lost
   std::uint64_t launch_ns = 0, launches = 0;  // of calls whose end is known
 };
 

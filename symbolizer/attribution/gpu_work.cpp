@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "symbolizer/attribution/driver_kernel_names.h"
+#include "symbolizer/attribution/exact_compiles.h"
 #include "symbolizer/attribution/generated.h"
 #include "symbolizer/attribution/gpu_names.h"
 #include "symbolizer/base/hash.h"
@@ -39,9 +40,57 @@ std::uint32_t run_at(const std::vector<RegionRun>& runs, std::uint64_t time_ns) 
   return kNoIndex;
 }
 
+using AnnouncedCalls = std::unordered_map<CallKey, std::size_t, CallKeyHash>;
+
+// Threads as their process numbers them, in a container in another way than outside: calls that were announced have both
+// numbers. A thread that none of them is of has the same number, or is none we know.
+class TargetThreads {
+ public:
+  TargetThreads(const Tables& tables, const std::vector<GpuCall>& calls,
+                const AnnouncedCalls& announced) {
+    for (ThreadId id = 0; id < tables.threads.size(); ++id)
+      threads_[{tables.threads[id].pid, static_cast<std::uint32_t>(tables.threads[id].tid)}] = id;
+    for (const GpuRecord& row : tables.gpu_records) {
+      if (row.record.kind != DYNPROF_GPU_CALL_RECORD) continue;
+      const auto known = announced.find({row.pid, row.record.correlation});
+      if (known != announced.end())
+        threads_[{row.pid, row.record.thread}] = calls[known->second].thread;
+    }
+  }
+
+  ThreadId find(std::int32_t pid, std::uint32_t number) const {
+    const auto at = threads_.find({pid, number});
+    return at == threads_.end() ? kNoThread : at->second;
+  }
+
+ private:
+  std::map<std::pair<std::int32_t, std::uint32_t>, ThreadId> threads_;
+};
+
 struct GeneratedBy {
   TraceId id;
   bool backward = false;
+  bool operator==(const GeneratedBy&) const = default;
+};
+
+// What the generated files on stacks say of runs without an id, for the calls in them that have no stack.
+class RunsWithoutId {
+ public:
+  using Run = std::pair<std::size_t, std::uint32_t>;  // row of Spans::threads(), index of its runs
+
+  void add(const Run& run, const GeneratedBy& by) {
+    if (run.second == kNoIndex) return;
+    const auto [at, added] = runs_.try_emplace(run, by);
+    if (!added && !(at->second == by)) at->second = {};
+  }
+  // Not valid: unknown, or they disagree.
+  GeneratedBy of(const Run& run) const {
+    const auto at = runs_.find(run);
+    return at == runs_.end() ? GeneratedBy{} : at->second;
+  }
+
+ private:
+  std::map<Run, GeneratedBy> runs_;
 };
 
 // Per stack, whose generated file its innermost frame of such a file is in; not valid: it has none.
@@ -102,7 +151,7 @@ void GpuWork::add_calls(const Attribution& attribution) {
   GpuNames names(attribution);
   DriverKernelNames driver;
   std::vector<std::pair<std::size_t, std::string_view>> by_driver;  // of which call
-  std::unordered_map<CallKey, std::size_t, CallKeyHash> announced;
+  AnnouncedCalls announced;
   for (const GpuLaunch& launch : tables.gpu_launches) {
     GpuCall call;
     call.pid = tables.threads[launch.thread].pid;
@@ -141,9 +190,7 @@ void GpuWork::add_calls(const Attribution& attribution) {
     if (driver.usable(calls_[call].pid)) calls_[call].kernel = name;
   for (GpuCall& call : calls_)
     if (!call.kernel.empty()) call.caller = {};
-  std::map<std::pair<std::int32_t, std::int32_t>, ThreadId> threads;
-  for (ThreadId id = 0; id < tables.threads.size(); ++id)
-    threads[{tables.threads[id].pid, tables.threads[id].tid}] = id;
+  const TargetThreads threads(tables, calls_, announced);
   for (const GpuRecord& row : tables.gpu_records) {
     const dynprof_gpu_record& record = row.record;
     if (record.kind == DYNPROF_GPU_DEVICE) devices_[{row.pid, record.device}] = &row;
@@ -156,9 +203,7 @@ void GpuWork::add_calls(const Attribution& attribution) {
       call.correlation = record.correlation;
       call.call = record.call.call;
       call.begin_ns = record.start_ns;
-      // As the target numbers its threads: the same number, or none we know.
-      auto thread = threads.find({row.pid, static_cast<std::int32_t>(record.thread)});
-      if (thread != threads.end()) call.thread = thread->second;
+      call.thread = threads.find(row.pid, record.thread);
     }
     GpuCall& call = calls_[known->second];
     call.call_class = record.call.call_class;
@@ -191,7 +236,9 @@ void GpuWork::add_items(const Tables& tables) {
 void GpuWork::find_compiles(const Attribution& attribution) {
   const Tables& tables = attribution.recording().tables();
   const Spans& spans = attribution.spans();
+  const ExactCompiles& exact = attribution.exact();
   const std::vector<GeneratedBy> by_file = generated_on_stacks(attribution);
+  RunsWithoutId runs;
   for (GpuCall& call : calls_) {
     if (call.thread == kNoThread) continue;
     const std::size_t row = spans.row_of(call.thread);
@@ -209,6 +256,13 @@ void GpuWork::find_compiles(const Attribution& attribution) {
         continue;
       }
     }
+    // Not announced: torch was not asked.
+    const std::uint32_t around = call.announced ? kNoIndex : exact.at(row, call.begin_ns).compile;
+    if (around != kNoIndex && is_valid(exact.all()[around].id)) {
+      call.id = exact.all()[around].id;
+      call.compiling = true;
+      continue;
+    }
     if (call.run != kNoIndex) {
       const RegionRun& run = spans.threads()[row].runs[call.run];
       call.id = run.id;
@@ -218,7 +272,14 @@ void GpuWork::find_compiles(const Attribution& attribution) {
     if (!is_valid(call.id) && call.stack < by_file.size() && is_valid(by_file[call.stack].id)) {
       call.id = by_file[call.stack].id;
       call.backward = by_file[call.stack].backward;
+      runs.add({row, call.run}, by_file[call.stack]);
     }
+  }
+  for (GpuCall& call : calls_) {
+    if (call.announced || is_valid(call.id) || call.run == kNoIndex) continue;
+    const GeneratedBy by = runs.of({spans.row_of(call.thread), call.run});
+    call.id = by.id;
+    call.backward = by.backward;
   }
 }
 

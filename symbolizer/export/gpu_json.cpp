@@ -157,6 +157,7 @@ Json gpu_json(const Analysis& analysis, const std::vector<std::string>& user_pac
   }
   return {{"calls", summary.calls},
           {"calls_without_library", summary.bare_calls},
+          {"calls_without_stack", summary.calls_without_stack},
           {"work", summary.works},
           {"work_without_call", gpu.orphans()},
           {"work_s", seconds(summary.work_ns)},

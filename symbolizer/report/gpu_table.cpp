@@ -61,9 +61,15 @@ class GpuTable {
                      fmt::format("{}{} CUDA calls were seen without libdynprof_cupti.so: how long "
                                  "what they started ran is not known (docs/concepts/gpu.md)",
                                  timed ? "" : "GPU: ", grouped(summary_.bare_calls)));
+    if (summary_.calls_without_stack > 0)
+      append_comment(out_,
+                     fmt::format("{} of the calls have their stack: with --sampled-launch-stacks "
+                                 "most have none; else the others' are lost",
+                                 grouped(summary_.calls - summary_.calls_without_stack)));
     if (gpu_.orphans() > 0)
-      append_comment(out_, fmt::format("{} of them were launched before the recording began",
-                                       grouped(gpu_.orphans())));
+      append_comment(
+          out_, fmt::format("{} of the kernels and copies were launched before the recording began",
+                            grouped(gpu_.orphans())));
     if (summary_.launches > 0)
       append_comment(out_, fmt::format("Launch overhead: {} in {} calls, {} each; {} CUDA graphs",
                                        duration(summary_.launch_ns), grouped(summary_.launches),

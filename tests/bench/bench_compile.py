@@ -15,12 +15,10 @@ steady step: how much CPU a compiled step takes with and without dynprof-bpf, wi
 """
 
 import argparse
-import json
 import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -46,11 +44,9 @@ STATS_SWITCH = Path("/proc/sys/kernel/bpf_stats_enabled")
 
 def programs():
     """{id: (name, ns, runs)}"""
-    tool = shutil.which("bpftool", path="/usr/sbin:/sbin:/usr/bin")
-    done = subprocess.run([tool, "-j", "prog", "show"], capture_output=True, check=True)
     return {
         row["id"]: (row.get("name", "?"), row.get("run_time_ns", 0), row.get("run_cnt", 0))
-        for row in json.loads(done.stdout)
+        for row in support.bpf_programs()
     }
 
 

@@ -69,7 +69,7 @@ def with_uprobes(launches):
     return target, measure(target, launches)
 
 
-def recorded(library):
+def recorded(library, *options):
     """By dynprof-bpf, from a Python job: `depth` Python frames lie under each launch."""
 
     def run(launches, depth, folder):
@@ -82,7 +82,7 @@ def recorded(library):
         out = Path(tempfile.mkdtemp(dir=folder)) / "out"
         try:
             costs = [job_cost(job, launches, depth)]
-            session = recorder.start("record", "--pid", job.pid, "-o", out)
+            session = recorder.start("record", "--pid", job.pid, "-o", out, *options)
             session.wait_for_err("is traced" if library else "uses CUDA without")
             costs.append(job_cost(job, launches, depth))
             session.interrupt()
@@ -138,13 +138,18 @@ def print_recorded_program(rounds, launches, folder):
 
 
 def print_recorded(rounds, launches, folder):
-    print(f"\n{'recorded, Python job':34}{'not':>8}{'recorded':>10}{'added':>8}{'lost':>8}")
-    for name, library in (("by the library", True), ("by probes on libcuda", False)):
+    print(f"\n{'recorded, Python job':44}{'not':>8}{'recorded':>10}{'added':>8}{'lost':>8}")
+    ways = {
+        "by the library": recorded(True),
+        "by the library, sampled stacks": recorded(True, "--sampled-launch-stacks"),
+        "by probes on libcuda": recorded(False),
+    }
+    for name, way in ways.items():
         for depth in (5, 50):
-            rows = [recorded(library)(launches, depth, folder) for _ in range(rounds)]
+            rows = [way(launches, depth, folder) for _ in range(rounds)]
             without, with_, lost = (statistics.median(column) for column in zip(*rows, strict=True))
             text = f"{name}, {depth} frames"
-            print(f"{text:34}{without:8.0f}{with_:10.0f}{with_ - without:8.0f}{lost:8.0f}")
+            print(f"{text:44}{without:8.0f}{with_:10.0f}{with_ - without:8.0f}{lost:8.0f}")
 
 
 def cpu_ns(pid):

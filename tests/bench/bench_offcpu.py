@@ -13,10 +13,8 @@ against the bare windows around, windows taking turns.
 """
 
 import argparse
-import json
 import mmap
 import os
-import re
 import shutil
 import statistics
 import subprocess
@@ -151,17 +149,10 @@ def tools(folder, builds):
 
 def programs(pid):
     """{id: (name, ns, runs)} of the tracepoint programs that a process holds."""
-    held = set()
-    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
-        try:
-            held.update(int(n) for n in re.findall(r"(?m)^prog_id:\s+(\d+)", path.read_text()))
-        except FileNotFoundError:
-            pass
-    tool = shutil.which("bpftool", path="/usr/sbin:/sbin:/usr/bin")
-    done = subprocess.run([tool, "-j", "prog", "show"], capture_output=True, check=True)
+    held = support.bpf_programs_of(pid)
     return {
         row["id"]: (row.get("name") or row["type"], row.get("run_time_ns", 0), row.get("run_cnt", 0))
-        for row in json.loads(done.stdout)
+        for row in support.bpf_programs()
         if row["id"] in held
         and row["type"] in ("raw_tracepoint", "tracepoint")
         and not row.get("name", "").startswith("process_")

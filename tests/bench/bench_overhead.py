@@ -16,7 +16,6 @@ import argparse
 import json
 import mmap
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -192,12 +191,10 @@ def size_and_samples(directory):
 
 
 def bpf_programs():
-    tool = shutil.which("bpftool", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
-    done = subprocess.run([tool, "-j", "prog", "show"], capture_output=True, check=True)
     names = ("sample_cpu", "walk_more", "read_markers")
     return {
         row["id"]: row.get("run_time_ns", 0)
-        for row in json.loads(done.stdout)
+        for row in support.bpf_programs()
         if row.get("name") in names
     }
 

@@ -4,11 +4,8 @@ count, of processes those with a marker in their environment."""
 
 import array
 import ctypes
-import json
 import os
 import re
-import shutil
-import subprocess
 import time
 from pathlib import Path
 
@@ -23,11 +20,6 @@ PATIENCE_S = 15
 # ---- the kernel ----------------------------------------------------------------------------------
 
 
-def _bpftool():
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return shutil.which("bpftool", path=path) or "bpftool"
-
-
 def our_program_names():
     """As the kernel keeps them: 15 characters."""
     sources = (support.REPO / "bpf").glob("*.bpf.c")
@@ -35,21 +27,12 @@ def our_program_names():
     return {name[:15] for name in re.findall(r"^int (?:BPF_PROG\()?(\w+)", text, re.M)}
 
 
-def _ids(kind):
-    done = subprocess.run([_bpftool(), "-j", kind, "show"], capture_output=True, check=True)
-    return json.loads(done.stdout or b"[]")
-
-
 def _held_programs():
     """Ids of the programs that some process has a descriptor of."""
     held = set()
-    for folder in Path("/proc").glob("[0-9]*/fd"):
+    for folder in Path("/proc").glob("[0-9]*"):
         try:
-            for fd in os.listdir(folder):
-                if not os.readlink(folder / fd).startswith("anon_inode:bpf"):
-                    continue
-                info = (folder.parent / "fdinfo" / fd).read_text()
-                held |= {int(number) for number in re.findall(r"prog_id:\s*(\d+)", info)}
+            held |= support.bpf_programs_of(folder.name)
         except OSError:
             continue  # it ended, or is a kernel thread's
     return held
@@ -57,7 +40,7 @@ def _held_programs():
 
 def orphaned_programs(names):
     """Programs with our names that belong to no process: {id: name}."""
-    programs = {row["id"]: row.get("name", "") for row in _ids("prog")}
+    programs = {row["id"]: row.get("name", "") for row in support.bpf_programs()}
     ours = {number: name for number, name in programs.items() if name in names}
     if not ours:
         return {}

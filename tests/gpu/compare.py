@@ -98,13 +98,14 @@ def run(build, folder):
     job = Job(TRAIN, build / "libdynprof_cupti.so").await_ready()
     idle = min(job.work() for _ in range(3))
 
-    def record(job, name, mode="on", sign=TRACED):
-        recording = Recording(build, folder, job, name, mode, sign)
+    def record(job, name, mode="on", sign=TRACED, options=()):
+        recording = Recording(build, folder, job, name, mode, sign, options)
         seconds = job.work()
         return seconds, recording.stop()
 
     first, attached = record(job, "first")
     second, again = record(job, "second")
+    sampled, _ = record(job, "sampled", options=["--sampled-launch-stacks"])
     after = min(job.work() for _ in range(3))
     # torch.profiler keeps its CUPTI subscription for the rest of the process, or did up to mid-2026.
     job.work(folder / "theirs.json")
@@ -117,7 +118,7 @@ def run(build, folder):
 
     theirs = check_chrome_trace.load(folder / "theirs.json")
     wrong = []
-    for name in ("first", "second"):
+    for name in ("first", "second", "sampled"):
         ours = check_chrome_trace.load(folder / name / "trace.json.gz")
         wrong += [f"{name}: {text}" for text in check_chrome_trace.check(ours)]
         wrong += [f"{name}: {text}" for text in check_kineto.check_gpu(ours)]
@@ -127,7 +128,7 @@ def run(build, folder):
     calls = traced_calls(folder / "first")
     print("measured, for docs/concepts/gpu.md")
     print(f"  A one round of work: {bare:.3f} s without the library, {idle:.3f} s with it idle,"
-          f" {first:.3f} and {second:.3f} s recorded, {after:.3f} s after,"
+          f" {first:.3f} and {second:.3f} s recorded, {sampled:.3f} s with sampled stacks, {after:.3f} s after,"
           f" {probed:.3f} s by probes")  # fmt: skip
     print(f"  B calls by callback id (211: cudaLaunchKernel, 505: CUDA 13's own): {dict(calls)}")
     print(f"  C attaching to a job that runs: {attached.attach_seconds:.2f} s, again:"

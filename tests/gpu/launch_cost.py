@@ -5,10 +5,11 @@
                    [--kinds LIST]
 
 Processes of launch_job.py: one that has never had libdynprof_cupti.so (bare; recorded without the GPU; recorded by
-probes), one for each build that has its library since `record --gpu on` loaded it (recorded; idle afterwards), one
-whose library writes a dump file from the start, without any probe or stack, and one for torch.profiler. Each round
-runs every way once, in a random order, S seconds of work each. The table: the time of a step, and the CPU time of the
-job in it, beside bare in the same round, median and quartiles over the rounds.
+probes), one for each build that has its library since `record --gpu on` loaded it (recorded; recorded with the stacks
+of some launches alone; idle afterwards), one whose library writes a dump file from the start, without any probe or
+stack, and one for torch.profiler. Each round runs every way once, in a random order, S seconds of work each. The table:
+the time of a step, and the CPU time of the job in it, beside bare in the same round, median and quartiles over the
+rounds.
 """
 
 import argparse
@@ -49,7 +50,11 @@ class Ways:
         }
         for i, job in enumerate(self.loaded):
             which = f" {i}" if i else ""
-            self.all[f"recorded{which}"] = partial(self._recorded, i, job, mode="on", sign=TRACED)
+            by_library = partial(self._recorded, i, job, mode="on", sign=TRACED)
+            self.all[f"recorded{which}"] = by_library
+            self.all[f"sampled stacks{which}"] = partial(
+                by_library, options=["--sampled-launch-stacks"]
+            )
             self.all[f"idle{which}"] = partial(self._took, job)
 
     def jobs(self):
@@ -66,9 +71,11 @@ class Ways:
     def _job(library=None, environment=None):
         return Job(ROOT / "tests" / "gpu" / "launch_job.py", library, environment)
 
-    def _recorded(self, build, job, kind, steps, mode, sign):
+    def _recorded(self, build, job, kind, steps, mode, sign, options=()):
         name = f"cost{next(self.numbers)}"
-        recording = Recording(self.options.build[build], self.options.folder, job, name, mode, sign)
+        recording = Recording(
+            self.options.build[build], self.options.folder, job, name, mode, sign, options
+        )
         took = self._took(job, kind, steps)
         recording.stop()
         return took

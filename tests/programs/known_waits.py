@@ -1,7 +1,8 @@
 """Waits of known kinds, lengths and places: known_waits.py TRUTH.
 
 It prints "ready", waits for a line on stdin, then does one thing after the other and notes for each
-(name, kind, function, tid, begin, end) by CLOCK_MONOTONIC, as JSON, and the CPU time of its threads.
+(kind, function, line, tid, begin, due, end) by CLOCK_MONOTONIC, as JSON, and the CPU time of its threads.
+No wait ends before `due`: its own time is over then, or another thread is about to end it.
 """
 
 import json
@@ -15,7 +16,9 @@ import time
 
 truth = []
 threads = []
+wakes = []
 LONG = 0.25
+LONG_NS = int(LONG * 1e9)
 ROUNDS = 3
 
 
@@ -23,9 +26,10 @@ def clock():
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
 
 
-def note(kind, work):
+def note(kind, work, due=None):
     begin = clock()
     work()
+    end = clock()
     truth.append(
         {
             "kind": kind,
@@ -33,7 +37,8 @@ def note(kind, work):
             "line": work.__code__.co_firstlineno + 1,
             "tid": threading.get_native_id(),
             "begin": begin,
-            "end": clock(),
+            "due": due() if due else begin + LONG_NS,
+            "end": end,
         }
     )
 
@@ -49,9 +54,14 @@ def waits_for_lock():
     lock.acquire()
 
 
+def wake(send):
+    wakes.append(clock())
+    send()
+
+
 def holder():
     time.sleep(LONG)
-    lock.release()
+    wake(lock.release)
 
 
 def reads_pipe():
@@ -83,21 +93,22 @@ def one_round():
     lock.acquire()
     helper = threading.Thread(target=holder)
     helper.start()
-    note("futex", waits_for_lock)
+    note("futex", waits_for_lock, wakes.pop)
     helper.join()
     lock.release()
     for kind, work, send in (
         ("pipe", reads_pipe, lambda: os.write(pipe_ends[1], b"x")),
         ("socket", reads_socket, lambda: sockets[1].send(b"x")),
     ):
-        timer = threading.Timer(LONG, send)
+        timer = threading.Timer(LONG, wake, [send])
         timer.start()
-        note(kind, work)
+        note(kind, work, wakes.pop)
         timer.join()
     note("poll", polls)
     note("poll", selects)
+    started = clock()
     children.append(child_that_sleeps())
-    note("child", waits_for_child)
+    note("child", waits_for_child, lambda: started + LONG_NS)
 
 
 def spin(seconds):

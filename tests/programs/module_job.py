@@ -29,7 +29,7 @@ class Many(torch.nn.Module):
 class Branch(torch.nn.Module):
     def __init__(self):
         super().__init__()
-        self.heavy = Many(400)
+        self.heavy = Many(200)
         self.light = Many(4)
 
     def forward(self, x):

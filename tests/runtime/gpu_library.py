@@ -24,7 +24,7 @@ FAKE_CUPTI = FAKES / "libcupti.so.13"
 
 OFF, STARTING, ON, NO_CUPTI, TOO_OLD, BUSY, FAILED, NO_DUMP = range(8)
 KERNEL, MEMCPY, MEMSET, SYNC, CALL, DEVICE = range(1, 7)
-PROBES = ("gpu_launch", "gpu_batch", "gpu_name", "gpu_status")
+PROBES = ("gpu_launch", "gpu_launch_sampled", "gpu_batch", "gpu_name", "gpu_status")
 # CUPTI's activity kinds, as the fake driver logs them.
 KIND_OF_ACTIVITY = {10: KERNEL, 1: MEMCPY, 22: MEMCPY, 2: MEMSET, 38: SYNC}
 

@@ -15,9 +15,9 @@ import pytest
 
 import support
 
-# Prints a tick ten times a second: a target that was stopped or harmed falls silent.
+# Prints a tick ten times a second: a target that was stopped or harmed falls silent. It ends at a line on stdin.
 BUSY = """
-import sys, time
+import select, sys, time
 def own_work(n):
     total = 0
     for i in range(n):
@@ -25,17 +25,12 @@ def own_work(n):
     return total
 print("ready", flush=True)
 ticks, last = 0, time.monotonic()
-while True:
+while not select.select([sys.stdin], [], [], 0)[0]:
     own_work(2000)
     if time.monotonic() - last > 0.1:
         ticks, last = ticks + 1, time.monotonic()
         print("tick", ticks, flush=True)
 """
-
-
-def for_seconds(seconds):
-    return BUSY.replace("while True:",
-                        f"end = time.monotonic() + {seconds}\nwhile time.monotonic() < end:")
 
 
 def busy(spawn, python=sys.executable):
@@ -274,11 +269,13 @@ def test_disk_full(dynprof, spawn, tmp_path, size, during):
 @pytest.mark.root_bpf
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGTERM", "exit"])
 def test_target_ends_midway(dynprof, spawn, tmp_path, how):
-    target = spawn([sys.executable, "-c", for_seconds(4) if how == "exit" else BUSY])
+    target = busy(spawn)
     run = dynprof.start("--pid", target.pid, "-F", "499", "-o", tmp_path / "out")
     wait_for_growth(tmp_path / "out" / "recording.dynprof", 0)
     time.sleep(2)
-    if how != "exit":
+    if how == "exit":
+        target.send("end")
+    else:
         target.signal(getattr(signal, how))
     result = run.wait(60)
     assert result.rc == 0, result
@@ -289,11 +286,18 @@ def test_target_ends_midway(dynprof, spawn, tmp_path, how):
 
 @pytest.mark.root_bpf
 def test_target_execs_another_python(dynprof, spawn, tmp_path):
-    after = for_seconds(4).replace("own_work", "afterwards")
-    before = for_seconds(3).replace("own_work", "earlier")
-    before += f"import os; os.execv(sys.executable, [sys.executable, '-c', {after!r}])"
+    after = BUSY.replace("own_work", "afterwards").replace("ready", "replaced")
+    before = BUSY.replace("own_work", "earlier")
+    before += f"sys.stdin.readline()\nimport os\nos.execv(sys.executable, [sys.executable, '-u', '-c', {after!r}])"
     target = spawn([sys.executable, "-c", before])
-    result = dynprof.run("--pid", target.pid, "-F", "499", "-o", tmp_path / "out")
+    run = dynprof.start("--pid", target.pid, "-F", "499", "-o", tmp_path / "out")
+    wait_for_growth(tmp_path / "out" / "recording.dynprof", 0)
+    time.sleep(2)
+    target.send("exec")
+    target.wait_for("^replaced")
+    time.sleep(2)
+    target.send("end")
+    result = run.wait(60)
     assert result.rc == 0, result
     assert "earlier" in result.out and "afterwards" in result.out, result
 

@@ -58,6 +58,7 @@ def test_usdt_notes():
     # One argument per field of wire.h, in registers or constants.
     assert {name: len(arguments) for name, (_, _, arguments) in notes.items()} == {
         "gpu_launch": 4,
+        "gpu_launch_sampled": 4,
         "gpu_batch": 2,
         "gpu_name": 3,
         "gpu_status": 4,

@@ -45,11 +45,8 @@ def by_setpriv(*arguments, program=support.BINARY, doctor=()):
 
 
 def programs_loaded():
-    """Ids of the BPF programs there are; needs bpftool."""
-    shown = subprocess.run(
-        [support.tool("bpftool"), "prog", "show", "--json"], capture_output=True, check=True
-    )
-    return [program["id"] for program in json.loads(shown.stdout) if program.get("name") == "doctor"]
+    """Ids of those that doctor loads."""
+    return [program["id"] for program in support.bpf_programs() if program.get("name") == "doctor"]
 
 
 def test_this_machine(dynprof):

@@ -130,7 +130,7 @@ def test_a_program_without_an_owner_is_seen():
     pin = Path(f"/sys/fs/bpf/dynprof-faults-{os.getpid()}")
     program = support.REPO / "build" / "bpf" / "pid_level.bpf.o"
     done = subprocess.run(
-        [leftovers._bpftool(), "prog", "load", program, pin], capture_output=True, text=True
+        [support.bpftool(), "prog", "load", program, pin], capture_output=True, text=True
     )
     if done.returncode:
         pytest.skip(f"cannot pin a program: {done.stderr.strip()}")

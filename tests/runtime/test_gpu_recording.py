@@ -20,17 +20,11 @@ import json_schema  # noqa: E402
 import leftovers  # noqa: E402
 import samples  # noqa: E402
 import support  # noqa: E402
-from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell  # noqa: E402
+from gpu_recording import GpuDump, assert_same, check_trace, record, start_job, stop, tell, truth_of  # noqa: E402
 
 pytestmark = pytest.mark.root_bpf
 
 STEPS = 12
-
-
-def truth_of(job, tmp_path):
-    path = tmp_path / "driver.log"
-    tell(job, f"log {path}")
-    return gpu.read_truth(path)
 
 
 def test_every_launch_has_its_stack_thread_and_work(dynprof, spawn, tmp_path, interpreter):
@@ -152,6 +146,26 @@ def test_launches_carry_the_trace_id_of_the_region_that_made_them(
     assert {
         (r["trace_id"], r["backward"]): (r["runs"], r["launches"], r["work"]) for r in regions
     } == {identity: (STEPS,) * 3 for identity in expected.values()}
+
+
+def test_runs_of_gpu_work_are_recorded_at_five_times_the_usual_rate(
+    dynprof, spawn, tmp_path, venv_python
+):
+    """800 runs in less than four seconds; 200 a second are the limit without --gpu on."""
+    steps = 200
+    job = start_job(spawn, venv_python, "--torch")
+    run = record(dynprof, tmp_path / "out", job, "--gpu", "on")
+    began = time.monotonic()
+    tell(job, f"train {steps}")
+    took = time.monotonic() - began
+    assert "runs compiled regions" not in stop(run).err
+    assert 4 * steps / took > 200, "the job is too slow for this test"
+    dump = GpuDump(tmp_path / "out")
+    assert all(call.in_run for call in dump.calls)
+    regions = json.loads((tmp_path / "out" / "compiles.json").read_text())["gpu"]["regions"]
+    assert {(r["trace_id"], r["backward"]): r["runs"] for r in regions} == {
+        (trace_id, backward): steps for trace_id in ("0/0", "1/0") for backward in (False, True)
+    }
 
 
 def test_copies_and_streams_of_a_region(dynprof, spawn, tmp_path, venv_python):
@@ -519,6 +533,7 @@ def test_nothing_is_lost_at_fifty_thousand_launches_a_second(dynprof, tmp_path, 
         to_job.write(f"storm {threads} {launches} {pause}\nsync\nlog {log}\nexit\n")
     done = run.wait(timeout=180)
     assert done.rc == 0, done
+    assert re.search(r"made [\d,]+ GPU calls a second, each recorded with its stack; --sampled-launch-stacks", done.err)
     truth = gpu.read_truth(log)
     assert len(truth.launches()) == threads * launches
     dump = GpuDump(tmp_path / "out")

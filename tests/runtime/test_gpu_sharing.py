@@ -11,16 +11,19 @@ from gpu_recording import GpuDump, start_job, stop, tell
 pytestmark = pytest.mark.root_bpf
 
 
-def begin(dynprof, directory, job):
-    run = samples.start_recording(dynprof, directory, "--pid", job.pid, hertz=99)
+def begin(dynprof, directory, job, *arguments):
+    run = samples.start_recording(dynprof, directory, "--pid", job.pid, *arguments, hertz=99)
     run.wait_for_err(r"GPU work of process \d+ is traced", timeout=30)
     return run
 
 
+@pytest.mark.parametrize("first", [(), ("--sampled-launch-stacks",)])
 @pytest.mark.parametrize("first_to_end", [0, 1])
-def test_two_recordings_at_once_have_all_names(dynprof, spawn, tmp_path, venv_python, first_to_end):
+def test_two_recordings_at_once_have_all_names(
+    dynprof, spawn, tmp_path, venv_python, first_to_end, first
+):
     job = start_job(spawn, venv_python)
-    runs = [begin(dynprof, tmp_path / "a", job)]
+    runs = [begin(dynprof, tmp_path / "a", job, *first)]
     tell(job, "launch 10")
     tell(job, "graph 2 3")  # the names and the device are known to the first one alone
     runs.append(begin(dynprof, tmp_path / "b", job))
@@ -36,6 +39,7 @@ def test_two_recordings_at_once_have_all_names(dynprof, spawn, tmp_path, venv_py
     for name, dump in dumps.items():
         assert {item.name for item in dump.work} == {"_Z5plainPf", "_Z4nodePf"}
         assert all(call.name for call in dump.calls)
+        assert first and name == "a" or all(call.announced for call in dump.calls)
         assert dump.devices == [[job.pid, 0, "Fake GPU", 132]]
         assert dump.orphans == 0 and dump.lost() == {}
         ended_first = name == "ab"[first_to_end]

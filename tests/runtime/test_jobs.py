@@ -99,8 +99,9 @@ def run_bare(folder, python):
         target.kill()
 
 
-def record(name, folder, python, *arguments, middle=None, begin=None):
-    """Runs a job under a recording that is attached before its first compile, or when `begin` returned."""
+def record(name, folder, python, *arguments, middle=None, begin=None, others=0):
+    """Runs a job under a recording that is attached before its first compile, or when `begin` returned; beside it, so
+    many other programs."""
     out, truth = folder / name, folder / f"{name}.json"
     target = spawn(name, python, folder, folder if name == "ranks" else truth, *arguments)
     dynprof = support.Dynprof(folder)
@@ -115,7 +116,8 @@ def record(name, folder, python, *arguments, middle=None, begin=None):
             extra = middle(target, dynprof)
             run.interrupt()
         else:
-            assert target.wait(timeout=240) == 0, target.text
+            with busy(others):
+                assert target.wait(timeout=240) == 0, target.text
         done = run.wait(timeout=120)
         assert done.rc == 0, done
         if middle:
@@ -167,11 +169,9 @@ def jobs(require_root_bpf, venv_python, tmp_path_factory):
         if name == "stuck":
             return record(name, folder, venv_python, STUCK_S, begin=compiling, middle=in_the_middle)
         if name == "loader":
-            with busy(2):
-                return record(name, folder, venv_python)
-        if name == "causes":
-            with busy(2 * os.cpu_count()):  # so that compiles wait for a CPU
-                return record(name, folder, venv_python)
+            return record(name, folder, venv_python, others=2)
+        if name == "causes":  # with compiles that wait for a CPU
+            return record(name, folder, venv_python, others=2 * os.cpu_count())
         if name == "warm":
             run_bare(folder, venv_python)
         return record(name, folder, venv_python)

@@ -71,27 +71,6 @@ def kinds_of(entry, interpreter):
     return (entry["kind"],)
 
 
-def test_lengths_kinds_and_places(recorded, interpreter):
-    assert len(recorded.truth["waits"]) == 21
-    for entry in recorded.truth["waits"]:
-        wait = longest(recorded, entry)
-        assert wait.kind in kinds_of(entry, interpreter), (entry, wait)
-        wall = entry["end"] - entry["begin"]
-        # What was not waited was run, before and after.
-        assert wait.length_ns <= wall
-        others = sum(
-            other.length_ns
-            for other in recorded.of(entry["tid"])
-            if other is not wait
-            and other.begin_ns >= entry["begin"]
-            and other.end_ns <= entry["end"]
-        )
-        assert wait.length_ns + others >= 0.95 * wall, (entry, wait)
-        leaf = recorded.dump.stack(wait.stack)[-1]
-        assert (leaf.function, leaf.line) == (entry["function"], entry["line"]), (entry, leaf)
-        assert leaf.file == str(PROGRAM)
-
-
 def cpu_at(marks, time_ns):
     """The thread's CPU time then, between the two moments around it that tell it."""
     before = max((mark for mark in marks if mark[0] <= time_ns), default=None)
@@ -106,22 +85,50 @@ def overlap(begin, end, low, high):
     return max(0, min(end, high) - max(begin, low))
 
 
+def off_cpu(waits, begin, end):
+    """Nanoseconds between begin and end that a thread waited or could have run; of a span, its part there."""
+    return sum(
+        wait.length_ns * overlap(wait.begin_ns, wait.end_ns, begin, end) / wait.span_ns
+        for wait in waits
+        if wait.span_ns
+    )
+
+
+def account(recorded, entry):
+    """(off, on) the CPU: nanoseconds of a thread between entry's begin and end, as recorded."""
+    mine = recorded.of(entry["tid"])
+    marks = set()
+    for wait in mine:
+        if wait.span_ns == wait.length_ns:
+            marks.add((wait.begin_ns, wait.cpu_ns))
+        marks.add((wait.end_ns, wait.cpu_ns))
+    on = cpu_at(marks, entry["end"]) - cpu_at(marks, entry["begin"])
+    return off_cpu(mine, entry["begin"], entry["end"]), on
+
+
+def test_lengths_kinds_and_places(recorded, interpreter):
+    assert len(recorded.truth["waits"]) == 21
+    for entry in recorded.truth["waits"]:
+        wait = longest(recorded, entry)
+        assert wait.kind in kinds_of(entry, interpreter), (entry, wait)
+        wall = entry["end"] - entry["begin"]
+        assert wait.length_ns <= wall
+        # Until it could end at all, the thread waited, but for what it took to get there.
+        off = off_cpu(recorded.of(entry["tid"]), entry["begin"], entry["due"])
+        assert off >= 0.95 * (entry["due"] - entry["begin"]), (entry, wait)
+        assert wait.length_ns >= 0.95 * off, (entry, wait)
+        # What was not waited was run. Short waits are summed for 10 ms.
+        off, on = account(recorded, entry)
+        assert on + off == pytest.approx(wall, rel=WALL, abs=10 * MS), (entry, wait)
+        leaf = recorded.dump.stack(wait.stack)[-1]
+        assert (leaf.function, leaf.line) == (entry["function"], entry["line"]), (entry, leaf)
+        assert leaf.file == str(PROGRAM)
+
+
 def test_a_threads_wall_time_is_accounted_for(recorded):
     for thread in recorded.truth["threads"]:
-        mine = recorded.of(thread["tid"])
-        marks = set()
-        for wait in mine:
-            if wait.span_ns == wait.length_ns:
-                marks.add((wait.begin_ns, wait.cpu_ns))
-            marks.add((wait.end_ns, wait.cpu_ns))
         wall = thread["end"] - thread["begin"]
-        off = sum(
-            wait.length_ns
-            * (overlap(wait.begin_ns, wait.end_ns, thread["begin"], thread["end"]) / wait.span_ns)
-            for wait in mine
-            if wait.span_ns
-        )
-        on = cpu_at(marks, thread["end"]) - cpu_at(marks, thread["begin"])
+        off, on = account(recorded, thread)
         assert on + off == pytest.approx(wall, rel=WALL), thread["name"]
         # The thread's own clock stands still in interrupts, and while the host has taken the CPU. It is
         # read a moment before the switch out: what the host takes just there, it alone has.

@@ -29,7 +29,7 @@ RUNS = 4
 # Two-sided 95 % for four shares together (98.75 % each), by degrees of freedom.
 STUDENT = {3: 5.391, 4: 4.315, 5: 3.810, 6: 3.521}
 # glibc keeps what is freed. Else the result of an operator may be mapped anew at each call, or not, as the heap happens
-# to be: page faults that take longer than the operator, and that a median of the reference leaves out.
+# to be: page faults that take longer than the operator, and that count as an interruption in the reference.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
 
 

@@ -111,9 +111,20 @@ def assert_compilers_are_joined(found, truth):
     assert all(child["pid"] in found for child in truth["children"])
 
 
-def test_cold_compile_has_its_compilers(venv_python, dynprof, tmp_path):
-    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    _, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "torch", env=environment)
+@pytest.fixture(scope="module")
+def cold_compile(require_root_bpf, venv_python, tmp_path_factory):
+    """(folder, pid, what the job says, ledger): both tests below look at it."""
+    folder = tmp_path_factory.mktemp("cold_compile")
+    dynprof = support.Dynprof(folder)
+    try:
+        environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
+        return folder, *tree_job(folder, dynprof, venv_python, "torch", env=environment)
+    finally:
+        dynprof.close()
+
+
+def test_cold_compile_has_its_compilers(cold_compile):
+    _, _, truth, ledger = cold_compile
     found = children(ledger)
     assert_compilers_are_joined(found, truth)
     assert_same_cpu(found, truth)
@@ -132,9 +143,8 @@ def test_cold_compile_has_its_compilers(venv_python, dynprof, tmp_path):
             assert found[child["pid"]]["joined_by"] in ("forking thread", "source file")
 
 
-def test_what_each_compiler_was_for(venv_python, dynprof, tmp_path):
-    environment = {"TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    pid, truth, ledger = tree_job(tmp_path, dynprof, venv_python, "torch", env=environment)
+def test_what_each_compiler_was_for(cold_compile):
+    folder, pid, truth, ledger = cold_compile
     found = children(ledger)
     by_purpose = {}
     for row in found.values():
@@ -143,7 +153,7 @@ def test_what_each_compiler_was_for(venv_python, dynprof, tmp_path):
         *("kernel", "instruction-set probe", "precompiled header", "compiler version"),
     }, by_purpose.keys()
     # torch has compiled one kernel for each of the two functions, and kept both files.
-    sources = {path.name for path in (tmp_path / "cache").glob("*/*.main.cpp")}
+    sources = {path.name for path in (folder / "cache").glob("*/*.main.cpp")}
     kernels = [row for row in by_purpose["kernel"] if row["joined_by"] != "parent process"]
     assert {Path(row["argv"][1]).name for row in kernels} == sources and len(sources) == 2
     names = {row["kernel"] for row in by_purpose["kernel"]}
@@ -170,7 +180,7 @@ def test_what_each_compiler_was_for(venv_python, dynprof, tmp_path):
     assert largest > 50 << 20
     targets = {row["pid"]: row["peak_rss_bytes"] for row in ledger["processes"]["targets"]}
     assert targets[pid] > 100 << 20
-    report = (tmp_path / "out" / "report.txt").read_text()
+    report = (folder / "out" / "report.txt").read_text()
     assert "\n  One-off " in report and "), cached: " in report
     assert all(f"kernel {name}" in report for name in names)
 

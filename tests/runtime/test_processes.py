@@ -1,8 +1,5 @@
 """Threads and processes that come, go, are replaced or killed; targets that must not notice us."""
 
-import json
-import os
-import shutil
 import signal
 import subprocess
 import time
@@ -225,25 +222,13 @@ def test_nothing_of_ours_stays(life, venv_python, dynprof, tmp_path):
     """No BPF program of ours is left in the kernel after SIGKILL."""
     target = life(venv_python, "count")
     target.send("go")
-    before = bpf_programs()
     run = samples.start_recording(dynprof, tmp_path / "out", "-p", target.pid)
-    assert bpf_programs() - before
+    held = support.bpf_programs_of(run.pid)
+    names = {row.get("name", "") for row in support.bpf_programs() if row["id"] in held}
+    assert {"sample_cpu", "read_markers", "process_fork"} <= names, names
     run.signal(signal.SIGKILL)
     run.wait()
     deadline = time.monotonic() + 10  # the kernel frees them when the last CPU has let go
-    while bpf_programs() - before and time.monotonic() < deadline:
+    while (left := held & {row["id"] for row in support.bpf_programs()}) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not bpf_programs() - before
-
-
-def bpf_programs():
-    """Names of the loaded programs that are ours."""
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"  # where Debian keeps it
-    tool = shutil.which("bpftool", path=path)
-    done = subprocess.run([tool, "-j", "prog", "show"], capture_output=True, check=True)
-    ours = ("sample_cpu", "walk_more", "read_markers", "process_fork", "process_exec")
-    return {
-        (row["id"], row.get("name", ""))
-        for row in json.loads(done.stdout)
-        if row.get("name", "").startswith(ours)
-    }
+    assert not left

@@ -1,7 +1,5 @@
 """Reading another process's memory in place, without the lock of its memory map (bpf/remote_memory.bpf.c)."""
 
-import json
-import subprocess
 import time
 from pathlib import Path
 
@@ -31,10 +29,12 @@ def test_what_is_there_is_read_and_nothing_else(said):
     assert len(said) == 15
 
 
-def runs_of(program):
-    """How often it ran, as the kernel counts it while kernel.bpf_stats_enabled is 1."""
-    shown = json.loads(subprocess.check_output([support.tool("bpftool"), "-j", "prog", "show"]))
-    return sum(one.get("run_cnt", 0) for one in shown if one.get("name") == program)
+def runs_of(program, pid):
+    """How often a program of a process ran, as the kernel counts it while kernel.bpf_stats_enabled is 1."""
+    held = support.bpf_programs_of(pid)
+    return sum(
+        one.get("run_cnt", 0) for one in support.bpf_programs() if one.get("name") == program and one["id"] in held
+    )
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def test_a_recording_reads_so(said, counted_programs, dynprof, spawn, tmp_path):
     run = dynprof.start("-p", target.pid, "-o", tmp_path / "out")
     samples.wait_until_sampling(run)
     end = time.monotonic() + 30
-    while runs_of("read_remote") == 0 and time.monotonic() < end:
+    while runs_of("read_remote", run.pid) == 0 and time.monotonic() < end:
         time.sleep(0.1)
-    assert runs_of("read_remote") > 0
+    assert runs_of("read_remote", run.pid) > 0
     run.interrupt()
     assert run.wait().rc == 0

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "symbolizer/attribution/gpu_work.h"
 #include "tests/unit/fake_edges.h"
@@ -20,10 +22,16 @@ class FakeGpu {
   void call(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us, std::uint64_t long_us,
             StackId stack = 0, std::uint32_t number = kLaunchKernel, ContextId context = 0) {
     launch(thread, correlation, at_us, stack, number, context);
+    finished(thread, correlation, at_us, long_us, number);
+  }
+  // What the library says at the end of a call, whether or not its begin was announced.
+  dynprof_gpu_record& finished(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us,
+                               std::uint64_t long_us, std::uint32_t number = kLaunchKernel) {
     GpuRecord& row = record(thread, DYNPROF_GPU_CALL_RECORD, correlation, at_us, long_us);
     row.record.call.call = number;
     row.record.call.call_class = gpu_call_class(number);
     row.record.thread = static_cast<std::uint32_t>(fake.tables().threads[thread].tid);
+    return row.record;
   }
   void launch(ThreadId thread, std::uint32_t correlation, std::uint64_t at_us, StackId stack = 0,
               std::uint32_t number = kLaunchKernel, ContextId context = 0, std::uint8_t flags = 0) {
@@ -66,6 +74,20 @@ class FakeGpu {
     return fake.edit_tables().gpu_records.emplace_back(row);
   }
 };
+
+// The recording has a copy of a file that Inductor wrote for a compile.
+inline void copy_wrapper(FakeRecording& fake, const std::string& origin, const char* id,
+                         const char* direction, const char* text) {
+  fake.fact(100, "generated",
+            nlohmann::json{{"trace_id", id},
+                           {"kind", "wrapper"},
+                           {"direction", direction},
+                           {"name", "wrapper.py"},
+                           {"origin", origin},
+                           {"truncated", false}}
+                .dump(),
+            text);
+}
 
 // A run of a region on a thread, in microseconds.
 inline void run(FakeRecording& fake, ThreadId thread, const char* name, std::uint64_t begin_us,

@@ -23,19 +23,6 @@ using testing::Not;
 
 const std::string kWrapper = "/tmp/torchinductor_me/ab/cabc.py";
 
-// The recording has a copy of that file.
-void copy_wrapper(FakeRecording& fake, const char* id, const char* direction, const char* text) {
-  fake.fact(100, "generated",
-            nlohmann::json{{"trace_id", id},
-                           {"kind", "wrapper"},
-                           {"direction", direction},
-                           {"name", "wrapper.py"},
-                           {"origin", kWrapper},
-                           {"truncated", false}}
-                .dump(),
-            text);
-}
-
 TEST(GpuWork, NothingWithoutRecords) {
   FakeRecording fake;
   Attribution attribution(fake);
@@ -116,7 +103,7 @@ TEST(GpuWork, CallsBelongToTheInnermostRunOfTheirThread) {
 TEST(GpuWork, InARunWithoutAnIdAGeneratedFileOnTheStackHasIt) {
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100, "python3");
-  copy_wrapper(fake, "3/1", "backward", "def call(args):\n    triton_red_0.run(args)\n");
+  copy_wrapper(fake, kWrapper, "3/1", "backward", "def call(args):\n    triton_red_0.run(args)\n");
   run(fake, thread, "CompiledFunctionBackward", 100, 500);
   run(fake, thread, "CompiledFunctionBackward 0/0", 600, 700);
   const StackId generated = fake.stack({fake.python(kWrapper, "call", 1, 2)});
@@ -287,7 +274,7 @@ TEST(GpuNames, OfBareLaunches) {
   constexpr std::uint32_t kDriverCopy = DYNPROF_GPU_CALL(DYNPROF_GPU_DRIVER, 306);
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100, "python3");
-  copy_wrapper(fake, "0/0", "forward",
+  copy_wrapper(fake, kWrapper, "0/0", "forward",
                "def call(args):\n    first = args\n    triton_red_0.run(first, stream=stream0)\n");
   FrameId main = fake.python("/home/me/train.py", "main", 10, 12);
   StackId generated = fake.stack({main, fake.python(kWrapper, "call", 1, 3),

@@ -59,18 +59,24 @@ bool is_mapped(std::uint64_t address) {
          });
 }
 
+// In the middle of much free memory: what the allocator, a sanitizer or a new thread maps meanwhile goes to either end.
+std::uint64_t address_that_stays_free() {
+  constexpr std::uint64_t kFree = 1ULL << 30;
+  void* free = mmap(nullptr, kFree, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (free == MAP_FAILED) return 0;
+  munmap(free, kFree);
+  return (reinterpret_cast<std::uint64_t>(free) + kFree / 2) / kMappingBytes * kMappingBytes;
+}
+
 class PendingStub : public testing::Test {
  protected:
   void SetUp() override {
     added = nullptr;
     made_at_once = false;
     add_result = saved_threads = restored_threads = loads = initialized = 0;
-    void* free = mmap(nullptr, 2 * kMappingBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ASSERT_NE(free, MAP_FAILED);
-    munmap(free, 2 * kMappingBytes);
     data_.token = 7;
-    data_.base =
-        (reinterpret_cast<std::uint64_t>(free) + kMappingBytes) / kMappingBytes * kMappingBytes;
+    data_.base = address_that_stays_free();
+    ASSERT_NE(data_.base, 0U);
     data_.process = static_cast<std::uint32_t>(getpid());
     data_.add_pending_call = reinterpret_cast<std::uint64_t>(&add);
     data_.save_thread = reinterpret_cast<std::uint64_t>(&save_thread);

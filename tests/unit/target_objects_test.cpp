@@ -89,6 +89,7 @@ class TargetObjects : public ::testing::Test {
   }
   std::uint64_t code(const std::string& name, const std::string& table = "\x80\x00") {
     std::uint64_t at = next(200);
+    memory_.write<std::uint64_t>(at, 1);
     memory_.write(at + 8, kCodeType);
     memory_.write<std::uint32_t>(at + 72, 42);
     memory_.write(at + 112, ascii("/a/b.py"));
@@ -238,6 +239,41 @@ TEST_F(TargetObjects, CodeReplacedWhileReadIsNeverMisnamed) {
       EXPECT_EQ(read.unreadable, Unreadable::kStale) << when;
     }
     EXPECT_TRUE(read.unreadable != Unreadable::kNo || read.name == "forward") << when;
+  }
+}
+
+// Freed, and its memory not yet used again: all fields are as they were, and the line table is another object's.
+TEST_F(TargetObjects, CodeFreedWhileReadHasNoLineTableOfAnother) {
+  for (std::uint64_t link : {0ULL, 0x7f12'3456'7890ULL}) {
+    for (int when = 1; when <= 5; ++when) {
+      const std::string table = "\x80\x01";
+      std::uint64_t at = code("forward", table);
+      CodeReader reader(objects_, kCodeType);
+      std::uint32_t identity = reader.read(at).identity;
+      std::uint64_t lines = *memory_.read_pointer(at + 136);
+      int begin = memory_.reads;
+      memory_.before_read = [&](int read) {
+        if (read != begin + when) return;
+        memory_.write(at, link);
+        memory_.write<std::uint8_t>(lines + 33, 0x7f);
+      };
+      RemoteCode read = reader.read(at, identity);
+      memory_.before_read = nullptr;
+      if (when <= 3) {
+        EXPECT_EQ(read.unreadable, Unreadable::kStale) << when;
+      }
+      EXPECT_TRUE(read.unreadable != Unreadable::kNo || read.line_table == table) << when;
+    }
+  }
+}
+
+TEST_F(TargetObjects, CodeInUseHasAnyReferenceCount) {
+  CodeReader reader(objects_, kCodeType);
+  // One; immortal in 3.12 and 3.13; in 3.14, with flags.
+  for (std::uint64_t count : {1ULL, 0xffff'ffffULL, 0x0004'0000'c000'0000ULL}) {
+    std::uint64_t at = code("forward");
+    memory_.write(at, count);
+    EXPECT_EQ(reader.read(at).unreadable, Unreadable::kNo) << count;
   }
 }
 

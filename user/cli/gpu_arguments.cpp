@@ -17,6 +17,9 @@ void add_gpu_options(CLI::App& verb, GpuTexts& texts) {
       ->type_name("LIST");
   verb.add_flag("--all-launch-stacks", texts.all_launch_stacks,
                 "read all frames' code objects at each GPU launch; slows launches down");
+  verb.add_flag("--sampled-launch-stacks", texts.sampled_launch_stacks,
+                "the stack of one GPU launch per ms and thread, where the library is loaded; costs "
+                "launches less");
 }
 
 Result<void> finish_gpu_options(const GpuTexts& texts, SessionOptions& session) {
@@ -34,7 +37,11 @@ Result<void> finish_gpu_options(const GpuTexts& texts, SessionOptions& session) 
     return usage_error(fmt::format("'{}' is not a list of ranks", texts.ranks),
                        "for example --gpu-ranks 0,3-5, or --gpu-ranks all");
   session.gpu.ranks = *ranks;
-  session.gpu.all_launch_stacks = texts.all_launch_stacks;
+  if (texts.all_launch_stacks && texts.sampled_launch_stacks)
+    return usage_error("--all-launch-stacks and --sampled-launch-stacks exclude each other",
+                       "leave out one of the two");
+  if (texts.all_launch_stacks) session.gpu.launch_stacks = LaunchStackMode::kEachRead;
+  if (texts.sampled_launch_stacks) session.gpu.launch_stacks = LaunchStackMode::kSampled;
   if (!ranks->all() && session.gpu.mode != GpuMode::kOn)
     return usage_error("--gpu-ranks is for --gpu on", "--gpu on --gpu-ranks 0");
   return {};

@@ -14,7 +14,7 @@ namespace dynprof {
 
 struct GpuTexts {
   std::string mode = "auto", ranks = "all";
-  bool all_launch_stacks = false;
+  bool all_launch_stacks = false, sampled_launch_stacks = false;
 };
 
 void add_gpu_options(CLI::App& verb, GpuTexts& texts);

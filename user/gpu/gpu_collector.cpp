@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "symbolizer/attribution/gpu_work.h"
+#include "symbolizer/base/amounts.h"
 #include "user/gpu/gpu_view.h"
 #include "user/gpu/library_path.h"
 #include "user/kernel/event_view.h"
@@ -26,6 +27,9 @@ constexpr unsigned kSoonLooks = 50;
 // So many looks apart all mappings are read: a library may have taken the place of one of the same size.
 constexpr unsigned kLooksWhole = 10;
 
+// A stack of each costs the process some 2 % of its time then.
+constexpr std::uint64_t kManyLaunches = 5'000;
+
 // Until then CUPTI may refuse the library, and probes on calls are set instead.
 bool has_answered(const std::optional<dynprof_gpu_status>& status) {
   return status && status->code != DYNPROF_GPU_OFF && status->code != DYNPROF_GPU_STARTING;
@@ -36,7 +40,7 @@ bool has_answered(const std::optional<dynprof_gpu_status>& status) {
 GpuCollector::GpuCollector(const GpuOptions& options, const std::vector<pid_t>& targets,
                            KernelSide& kernel, Note note)
     : mode_(options.mode),
-      all_launch_stacks_(options.all_launch_stacks),
+      launch_stacks_(options.launch_stacks),
       targets_(targets),
       kernel_side_(kernel),
       note_(std::move(note)) {
@@ -134,17 +138,21 @@ void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cud
     note_(fmt::format("GPU work of process {} is not recorded: {}", pid, failure.what));
   };
   if (!kernel_) {
-    auto loaded = GpuKernel::load(kernel_side_, all_launch_stacks_);
+    auto loaded = GpuKernel::load(kernel_side_, launch_stacks_);
     if (!loaded) return failed(loaded.error());
     kernel_ = std::move(*loaded);
   }
-  if (auto attached = followed.gpu.attach(cuda, *kernel_); !attached)
+  if (auto attached = followed.gpu.attach(cuda, launch_stacks_, *kernel_); !attached)
     return failed(attached.error());
   if (tier == GpuTier::kDriver)
     note_(
         fmt::format("process {} uses CUDA without libdynprof_cupti.so: its launches are recorded, "
-                    "without times on the GPU{}",
-                    pid, mode_ == GpuMode::kAuto ? "; --gpu on loads the library" : ""));
+                    "without times on the GPU{}{}",
+                    pid,
+                    launch_stacks_ == LaunchStackMode::kSampled
+                        ? ", each with its stack: only the library can sample them"
+                        : "",
+                    mode_ == GpuMode::kAuto ? "; --gpu on loads the library" : ""));
   if (tier == GpuTier::kRuntime)
     note_(fmt::format("process {}: calls into libcudart are recorded until it has a driver", pid));
 }
@@ -170,6 +178,7 @@ struct GpuCollector::Receiver {
 
   GpuCollector& collector;
   GpuProcess& gpu;
+  LaunchRate& rate;
   FollowedProcess& process;
   SampleEncoder& encoder;
   RecordingWriter& writer;
@@ -244,6 +253,7 @@ void GpuCollector::Receiver::on(const SampleView& view) {
   if (!gpu.launched(view.sample.header.time_ns, correlation)) return;
   const SamplePlace place = place_of(view);  // a later launch may refer to it
   if (gpu.sees_twice(bare)) return;
+  if (!bare) rate.add(view.sample.header.time_ns);
   GpuLaunch launch;
   launch.time_ns = view.sample.header.time_ns;
   launch.thread =
@@ -278,7 +288,7 @@ bool GpuCollector::on_event(const GpuEventView& view, FollowedProcess& process,
   if (!event) return false;
   const auto at = processes_.find(static_cast<pid_t>(view.header.pid));
   if (at != processes_.end()) {
-    Receiver to{*this, at->second.gpu, process, encoder, writer};
+    Receiver to{*this, at->second.gpu, at->second.launch_rate, process, encoder, writer};
     std::visit([&to](const auto& one) { to.on(one); }, *event);
   }
   return true;
@@ -302,6 +312,18 @@ void GpuCollector::note_missing_library() {
   if (mode_ == GpuMode::kOn && !any) note_("--gpu on: no process that was recorded used CUDA");
 }
 
+// Where the library could have left out most stacks.
+void GpuCollector::note_launch_rate(pid_t pid, const Followed& followed) {
+  const std::uint64_t rate = followed.launch_rate.per_second();
+  if (followed.gpu.tier() != GpuTier::kLibrary || launch_stacks_ == LaunchStackMode::kSampled ||
+      rate < kManyLaunches)
+    return;
+  note_(
+      fmt::format("process {} made {} GPU calls a second, each recorded with its stack; "
+                  "--sampled-launch-stacks costs it less",
+                  pid, format_count(rate)));
+}
+
 void GpuCollector::finish_detach() {
   note_missing_library();
   for (auto& [pid, followed] : processes_) {
@@ -310,6 +332,7 @@ void GpuCollector::finish_detach() {
           "the library in process {} did not answer: the last of its GPU work may be missing",
           pid));
     if (const auto& status = followed.gpu.status()) add_losses(*status);
+    note_launch_rate(pid, followed);
     followed.gpu.finish_detach();
   }
 }

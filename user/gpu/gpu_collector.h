@@ -14,6 +14,7 @@
 #include "symbolizer/recording/writer.h"
 #include "user/gpu/gpu_options.h"
 #include "user/gpu/gpu_process.h"
+#include "user/gpu/launch_rate.h"
 #include "user/gpu/launch_stacks.h"
 #include "user/gpu/library_loader.h"
 #include "user/kernel/event_view.h"
@@ -65,6 +66,7 @@ class GpuCollector {
   struct Followed {
     explicit Followed(pid_t pid) : gpu(pid) {}
     GpuProcess gpu;
+    LaunchRate launch_rate;  // of those that the library announced
     std::uint64_t next_look_ns = 0;
     unsigned looks = 0;
     std::string without_cuda;      // its libraries' size when none of them was CUDA's
@@ -77,11 +79,12 @@ class GpuCollector {
   bool awaits_library(pid_t pid, Followed& followed, const CudaMappings& cuda);
   void note_loads(const std::vector<LibraryLoader::Outcome>& outcomes);
   void note_missing_library();
+  void note_launch_rate(pid_t pid, const Followed& followed);
   void attach(pid_t pid, Followed& followed, const CudaMappings& cuda);
   void add_losses(const dynprof_gpu_status& status);
 
   const GpuMode mode_;
-  const bool all_launch_stacks_;
+  const LaunchStackMode launch_stacks_;
   const std::vector<pid_t> targets_;
   bool children_ = true;                   // of the targets are recorded too
   std::unique_ptr<LibraryLoader> loader_;  // with --gpu on; not with --all

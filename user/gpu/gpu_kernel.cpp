@@ -48,7 +48,7 @@ class LoadedGpuKernel final : public GpuKernel {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel, bool all_launch_stacks) {
+Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel, LaunchStackMode stacks) {
   constexpr const char* kPrograms = "GPU";
   const Uprobes* uprobes = kernel.uprobes();
   if (!uprobes) return error("probes are not wanted");
@@ -64,7 +64,7 @@ Result<std::unique_ptr<GpuKernel>> GpuKernel::load(KernelSide& kernel, bool all_
   ASSIGN_OR_RETURN(const PidNamespace ours, find_pid_namespace());
   set_pid_namespace(skeleton->rodata, ours);
   skeleton->rodata->gpu_wakeup_bytes = kRingBytes / 8;
-  skeleton->rodata->all_launch_stacks = all_launch_stacks;
+  skeleton->rodata->all_launch_stacks = stacks == LaunchStackMode::kEachRead;
   TRY(load_object(kPrograms, *skeleton));
   TRY(kernel.add_ring(bpf_map__fd(maps.gpu_events)));
   return std::unique_ptr<GpuKernel>(

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "user/gpu/gpu_options.h"
 #include "user/kernel/kernel_side.h"
 
 namespace dynprof {
@@ -16,9 +17,8 @@ enum class GpuProbe : std::uint8_t { kLaunch, kBatch, kName, kStatus };
 
 class GpuKernel {
  public:
-  // Its events come out of kernel.consume(). `all_launch_stacks`: the code objects of each launch's frames are read,
-  // of those too whose stack was sent a moment ago.
-  static Result<std::unique_ptr<GpuKernel>> load(KernelSide& kernel, bool all_launch_stacks);
+  // Its events come out of kernel.consume().
+  static Result<std::unique_ptr<GpuKernel>> load(KernelSide& kernel, LaunchStackMode stacks);
   virtual ~GpuKernel() = default;
 
   // On one of the library's USDT probes.

@@ -1,4 +1,4 @@
-// --gpu, --gpu-ranks and --all-launch-stacks of `record`.
+// --gpu, --gpu-ranks, --all-launch-stacks and --sampled-launch-stacks of `record`.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,16 @@ enum class GpuMode : std::uint8_t {
   kOn,    // the library is loaded where it is not, or an error
 };
 
+enum class LaunchStackMode : std::uint8_t {
+  kEach,      // of each launch
+  kEachRead,  // the same, and all code objects of it are read, also if the stack was sent a moment ago
+  kSampled,  // of about 1,000 launches a second of each thread (DYNPROF_GPU_SAMPLED_LAUNCH_NS)
+};
+
 struct GpuOptions {
   GpuMode mode = GpuMode::kAuto;
-  RankSet ranks;                   // that the library is loaded into
-  bool all_launch_stacks = false;  // see GpuKernel
+  RankSet ranks;  // that the library is loaded into
+  LaunchStackMode launch_stacks = LaunchStackMode::kEach;
 };
 
 }  // namespace dynprof

@@ -28,13 +28,23 @@ struct Wanted {
   std::string_view name;
   std::string_view arguments;  // where bpf/gpu.bpf.c looks for them
 };
-// In the order they are set; the last one is the switch.
+constexpr std::string_view kLaunchArguments = "4@%edi 4@%esi 8@%rdx 4@%ecx";
+// Either is the switch.
+constexpr Wanted kEachLaunch{GpuProbe::kLaunch, "gpu_launch", kLaunchArguments};
+constexpr Wanted kSampledLaunch{GpuProbe::kLaunch, "gpu_launch_sampled", kLaunchArguments};
+// In the order they are set, before the switch.
 constexpr std::array kWanted = {
     Wanted{GpuProbe::kStatus, "gpu_status", "4@%eax 4@%edx 8@%rdi 4@%ecx"},
     Wanted{GpuProbe::kName, "gpu_name", "4@%edi 8@%rsi 4@%edx"},
     Wanted{GpuProbe::kBatch, "gpu_batch", "8@%rdi 4@%esi"},
-    Wanted{GpuProbe::kLaunch, "gpu_launch", "4@%edi 4@%esi 8@%rdx 4@%ecx"},
 };
+
+const UsdtNote* find_note(const std::vector<UsdtNote>& notes, std::string_view name) {
+  const auto found = std::find_if(notes.begin(), notes.end(), [&](const UsdtNote& note) {
+    return note.provider == "dynprof" && note.name == name;
+  });
+  return found == notes.end() ? nullptr : &*found;
+}
 
 // Linux 6.18 and later make a call of a probe on a five-byte nop: its system call says where it does not
 // belong, older kernels do not know it. x86-64 alone; anything else keeps the breakpoint.
@@ -75,11 +85,12 @@ bool is_gone(pid_t pid) {
 
 }  // namespace
 
-Result<void> GpuProcess::attach(const CudaMappings& cuda, GpuKernel& kernel) {
+Result<void> GpuProcess::attach(const CudaMappings& cuda, LaunchStackMode stacks,
+                                GpuKernel& kernel) {
   calls_.remove();
   tier_ = GpuTier::kNone;
   if (cuda.library)
-    TRY(attach_library(*cuda.library, kernel));
+    TRY(attach_library(*cuda.library, stacks, kernel));
   else
     TRY(calls_.attach(cuda, kernel));
   tier_ = cuda.best();
@@ -109,30 +120,35 @@ bool GpuProcess::sees_twice(bool by_probe) {
   return by_probe && library_calls_;
 }
 
-Result<void> GpuProcess::attach_library(const Mapping& library, GpuKernel& kernel) {
+Result<void> GpuProcess::attach_library(const Mapping& library, LaunchStackMode stacks,
+                                        GpuKernel& kernel) {
   ASSIGN_OR_RETURN(UniqueFd file, open_mapped_file(pid_, library));
   ASSIGN_OR_RETURN(auto notes, read_usdt_notes(file.get()));
   const std::string path = path_of_open_file(file.get());
-  for (const Wanted& wanted : kWanted) {
-    const UsdtNote* found = nullptr;
-    for (const UsdtNote& note : notes)
-      if (note.provider == "dynprof" && note.name == wanted.name) found = &note;
+  const auto set = [&](const Wanted& wanted) -> Result<Uprobe> {
+    const UsdtNote* found = find_note(notes, wanted.name);
     if (!found || found->semaphore == 0 || found->arguments != wanted.arguments)
       return error(
           fmt::format("the libdynprof_cupti.so in process {} is from a different build", pid_),
           "use the one installed with this dynprof-bpf, and restart the job");
-    ASSIGN_OR_RETURN(Uprobe probe,
-                     kernel.attach(wanted.probe, {.pid = pid_,
-                                                  .path = path,
-                                                  .offset = place_of(*found, file.get()),
-                                                  .semaphore = found->semaphore}));
-    (wanted.probe == GpuProbe::kLaunch ? launch_ : probes_.emplace_back()) = std::move(probe);
-    if (wanted.probe == GpuProbe::kLaunch) switch_ = address_in(pid_, library, found->semaphore);
+    return kernel.attach(wanted.probe, {.pid = pid_,
+                                        .path = path,
+                                        .offset = place_of(*found, file.get()),
+                                        .semaphore = found->semaphore});
+  };
+  for (const Wanted& wanted : kWanted) {
+    ASSIGN_OR_RETURN(Uprobe probe, set(wanted));
+    probes_.push_back(std::move(probe));
   }
-  for (const UsdtNote& note : notes)
-    if (note.provider == "dynprof" && note.name == "gpu_tables")
-      if (const auto address = address_in(pid_, library, note.semaphore))
-        tables_.emplace(pid_, *address);
+  ASSIGN_OR_RETURN(launch_,
+                   set(stacks == LaunchStackMode::kSampled ? kSampledLaunch : kEachLaunch));
+  const auto address_of = [&](std::string_view name) -> std::optional<std::uint64_t> {
+    const UsdtNote* note = find_note(notes, name);
+    return note ? address_in(pid_, library, note->semaphore) : std::nullopt;
+  };
+  for (const Wanted& one : {kEachLaunch, kSampledLaunch})
+    if (const auto address = address_of(one.name)) switches_.push_back(*address);
+  if (const auto address = address_of("gpu_tables")) tables_.emplace(pid_, *address);
   return {};
 }
 
@@ -149,7 +165,10 @@ bool GpuProcess::launched(std::uint64_t time_ns, std::uint32_t correlation) {
   return true;
 }
 
-bool GpuProcess::after_end(const dynprof_gpu_record& record) const {
+bool GpuProcess::after_end(const dynprof_gpu_record& record) {
+  // Not each call is announced where stacks are sampled.
+  if (record.kind == DYNPROF_GPU_CALL_RECORD && launched(record.start_ns, record.correlation))
+    return false;
   if (!detaching_ || record.start_ns < detach_begin_ns_) return false;
   if (record.kind == DYNPROF_GPU_CALL_RECORD) return true;
   return record.kind != DYNPROF_GPU_DEVICE && record.correlation > last_launch_;
@@ -164,8 +183,11 @@ bool GpuProcess::settled() const {
 
 // The library stays on for another recording. It has sent what it had by now.
 bool GpuProcess::is_shared() const {
-  if (!detaching_ || !switch_ || monotonic_ns() - detach_begin_ns_ < kSharedNs) return false;
-  return ProcessMemory(pid_).read<std::uint16_t>(*switch_).value_or(0) > 0;
+  if (!detaching_ || monotonic_ns() - detach_begin_ns_ < kSharedNs) return false;
+  ProcessMemory memory(pid_);
+  return std::any_of(switches_.begin(), switches_.end(), [&](std::uint64_t address) {
+    return memory.read<std::uint16_t>(address).value_or(0) > 0;
+  });
 }
 
 void GpuProcess::finish_detach() {

@@ -26,7 +26,7 @@ class GpuProcess {
   explicit GpuProcess(pid_t pid) : pid_(pid), calls_(pid) {}
 
   // Sets the probes of the best tier instead of those there are.
-  Result<void> attach(const CudaMappings& cuda, GpuKernel& kernel);
+  Result<void> attach(const CudaMappings& cuda, LaunchStackMode stacks, GpuKernel& kernel);
   GpuTier tier() const { return tier_; }
   // Where the library is refused by CUPTI: probes on calls too, until it is not. The end of the note about that; "" where
   // nothing has changed.
@@ -45,9 +45,9 @@ class GpuProcess {
   CallProbes& calls() { return calls_; }
   // A call that was announced at a time; false: after begin_detach().
   bool launched(std::uint64_t time_ns, std::uint32_t correlation);
-  // What the library says of a call after begin_detach(), or of the work of one. Until it is off it sees calls that no
-  // probe announces.
-  bool after_end(const dynprof_gpu_record& record) const;
+  // What the library says of a call after begin_detach(), or of the work of one: until it is off it sees calls that are not
+  // the recording's. To be asked for each record.
+  bool after_end(const dynprof_gpu_record& record);
   // A call that a probe saw, though the library sees calls by now. To be asked for each call.
   bool sees_twice(bool by_probe);
 
@@ -60,7 +60,7 @@ class GpuProcess {
   void holder(std::string_view name) { holder_ = name; }
 
  private:
-  Result<void> attach_library(const Mapping& library, GpuKernel& kernel);
+  Result<void> attach_library(const Mapping& library, LaunchStackMode stacks, GpuKernel& kernel);
   bool refused() const;
   bool is_shared() const;
 
@@ -74,7 +74,7 @@ class GpuProcess {
   bool off_ = false;
   std::uint64_t detach_begin_ns_ = 0;
   std::uint32_t last_launch_ = 0;        // the highest correlation id
-  std::optional<std::uint64_t> switch_;  // the address of the count of its listeners
+  std::vector<std::uint64_t> switches_;  // the addresses of the counts of its listeners
   std::optional<TargetTables> tables_;
   std::uint64_t devices_ = 0;  // a bit for each that was seen
   std::string holder_;

@@ -153,9 +153,9 @@ std::string TorchTracer::node_name(const dp_probe_event& event) {
 
 void TorchTracer::on(const dp_probe_event& event, RecordingWriter& writer) {
   const auto pid = static_cast<pid_t>(event.header.pid);
-  if (event.probe == DP_PROBE_NOT_SENT) return probes_.give_up_events(pid);
+  if (event.probe == DP_PROBE_NOT_SENT) return probes_.give_up_events(pid, event.object);
   if (event.probe == DP_PROBE_NOT_TIMED) {
-    probes_.give_up_lengths(pid);
+    probes_.give_up_lengths(pid, event.object);
     return runs_.lengths_end(event.header.time_ns, describe_runs(writer), writer);
   }
   if (event.probe == DP_PROBE_NOT_COUNTED) {

@@ -9,8 +9,19 @@
 namespace dynprof {
 namespace {
 
+// A freed object keeps its fields until its memory is used again; only its first word, the reference count, becomes the
+// allocator's link to the next free block (pymalloc, glibc, mimalloc), an address or 0. The count of an object in use
+// is below 2^32, that of an immortal one too (3.12+); 3.14 has flags above bit 48. Free-threaded builds have something
+// else there.
+bool in_use(const PythonLayout& t, std::span<const std::byte> bytes) {
+  if (t.free_threaded) return true;
+  std::uint64_t count = load<std::uint64_t>(bytes, 0);
+  return (count & 0xffff'ffff) != 0 && (count >> 32 & 0xffff) == 0;
+}
+
 // The fields of a code object that are used.
 struct CodeHead {
+  bool in_use = false;
   std::uint64_t type = 0;
   std::uint32_t first_line = 0;
   std::uint32_t version = 0;  // 0 before 3.12
@@ -30,6 +41,7 @@ constexpr std::size_t kHeadBytes = 256;
 CodeHead parse_head(const PythonLayout& t, std::span<const std::byte> bytes) {
   const dp_python_layout& b = t.bpf;
   CodeHead head;
+  head.in_use = in_use(t, bytes);
   head.type = load<std::uint64_t>(bytes, t.object_type);
   head.first_line = load<std::uint32_t>(bytes, std::size_t{b.code_base} + b.code_firstlineno);
   if (b.code_version != DP_NO_OFFSET) {
@@ -123,7 +135,7 @@ std::optional<std::uint32_t> CodeReader::identity_of(std::uint64_t address) {
   auto part = std::span(bytes).first(std::size_t{b.code_base} + DP_CODE_READ_BYTES);
   if (!objects_.memory().read(address, part)) return std::nullopt;
   CodeHead head = parse_head(objects_.layout(), bytes);
-  if (code_type_ != 0 && head.type != code_type_) return std::nullopt;
+  if (!head.in_use || (code_type_ != 0 && head.type != code_type_)) return std::nullopt;
   return head.identity();
 }
 
@@ -159,6 +171,8 @@ std::vector<RemoteCode> CodeReader::read_many(std::span<const CodeRequest> reque
       codes[i].unreadable = Unreadable::kStale;
     } else if (code_type_ != 0 && head.type != code_type_) {
       codes[i].unreadable = Unreadable::kBadLayout;
+    } else if (!head.in_use) {
+      codes[i].unreadable = Unreadable::kStale;
     }
     codes[i].identity = head.identity();
     codes[i].first_line = static_cast<std::int32_t>(head.first_line);
@@ -205,7 +219,7 @@ std::vector<RemoteCode> CodeReader::read_many(std::span<const CodeRequest> reque
     if (!ranges[r].complete()) longer[r]->unreadable = Unreadable::kFault;
   }
 
-  // 4. Is it still the same object? If so its strings were its own all the time.
+  // 4. Is it still the same object, and in use? If so its strings were its own all the time.
   ranges.clear();
   asked.clear();
   for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -1,6 +1,7 @@
 // Names and line tables of code objects, read at first sight while they still exist. An address is no
 // identity (torch frees and reuses module code), so the object is read before and after its strings
-// and must be the one the kernel side saw, both times.
+// and must be the one the kernel side saw, and in use, both times: a freed one keeps its fields for a
+// while, when its strings may already be others.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,7 @@ class CodeReader {
   // One answer per request; four system calls for all of them where nothing is unusually long.
   std::vector<RemoteCode> read_many(std::span<const CodeRequest> requests);
 
-  // The identity of the object there now; nullopt: unreadable, or not a code object.
+  // The identity of the object there now; nullopt: unreadable, freed, or not a code object.
   std::optional<std::uint32_t> identity_of(std::uint64_t address);
 
   // The frame's slots in order: localsplus of 3.11+; on 3.10 variables, cells, free variables, where

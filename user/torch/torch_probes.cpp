@@ -185,18 +185,18 @@ void TorchProbes::on_run(const dp_probe_event& event, std::string_view node_name
   }
 }
 
-void TorchProbes::give_up_events(pid_t pid) {
+void TorchProbes::give_up_events(pid_t pid, std::uint64_t per_second) {
   events_given_up_ = true;
   open_.clear();
   add_problem(
       fmt::format("process {} runs compiled regions more than {} times a second: later runs are "
                   "counted, and are not in the trace",
-                  pid, DP_RUN_EVENTS_PER_SECOND));
+                  pid, per_second));
 }
 
-void TorchProbes::give_up_lengths(pid_t pid) {
+void TorchProbes::give_up_lengths(pid_t pid, std::uint64_t per_second) {
   close_together(std::exchange(run_lengths_, {}));
-  if (!events_given_up_) give_up_events(pid);
+  if (!events_given_up_) give_up_events(pid, per_second);
 }
 
 void TorchProbes::give_up_runs() { close_together(std::exchange(run_begins_, {})); }

@@ -40,9 +40,9 @@ class TorchProbes {
   void on_run(const dp_probe_event& event, std::string_view node_name, ThreadId thread,
               RecordingWriter& writer);
   // The process runs compiled code too often: on_run() is called no more.
-  void give_up_events(pid_t pid);
+  void give_up_events(pid_t pid, std::uint64_t per_second);
   // The same, and their ends are not seen any more.
-  void give_up_lengths(pid_t pid);
+  void give_up_lengths(pid_t pid, std::uint64_t per_second);
   // The same, and they are not even counted.
   void give_up_runs();
   // The process reads the clock too often for reasons of its own.
