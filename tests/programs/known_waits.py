@@ -81,11 +81,7 @@ def selects():
 
 
 def waits_for_child():
-    os.waitpid(children.pop(), 0)
-
-
-def child_that_sleeps():
-    return subprocess.Popen(["/bin/sleep", str(LONG)]).pid
+    os.waitpid(children[-1].pid, 0)
 
 
 def one_round():
@@ -107,8 +103,10 @@ def one_round():
     note("poll", polls)
     note("poll", selects)
     started = clock()
-    children.append(child_that_sleeps())
+    # Kept: a Popen object that is freed waits for its child, if that has ended already.
+    children.append(subprocess.Popen(["/bin/sleep", str(LONG)]))
     note("child", waits_for_child, lambda: started + LONG_NS)
+    spin(LONG)
 
 
 def spin(seconds):
