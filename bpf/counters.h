@@ -55,7 +55,7 @@
   DP_COUNTER(WAIT_RING_FULL, "wait_ring_full", "waits lost because the ring buffer was full")      \
   DP_COUNTER(WAIT_STACK_LOST, "wait_stack_lost", "waits whose stack was lost")                     \
   DP_COUNTER(SWITCH_UNTOLD, "switch_untold",                                                       \
-             "missed sched_switch events: the end of the wait is inferred from CPU time")          \
+             "missed sched_switch events: begin or end of the wait is inferred from CPU time")     \
   DP_COUNTER(REGION_TABLE_FULL, "region_table_full",                                               \
              "runs of compiled regions not counted, table full")                                   \
   DP_COUNTER(RUN_TABLE_FULL, "run_table_full",                                                     \

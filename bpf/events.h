@@ -300,6 +300,8 @@ DP_ASSERT_SIZE(dp_exec_event, 80 + DP_EXE_BYTES);
 #define DP_WAIT_AT_ATTACH 2u /* off the CPU since before we looked */
 #define DP_WAIT_MARK 4u      /* no wait: says cpu_ns at that time, the thread's last */
 #define DP_THREAD_ENDED 8u   /* of a dp_thread_time: its thread is ending, the slot is free */
+/* The `call` of a wait that was not seen to begin: the thread may as well have been preempted. */
+#define DP_CALL_UNKNOWN (-2)
 
 /* Whether the first argument of this system call names the file that is waited for: read, write, readv,
  * writev. x86-64. */
@@ -317,7 +319,7 @@ struct dp_wait_event {
   __u64 cpu_ns; /* time the thread has been on a CPU until header.time_ns, since we look */
   __u64 stack;  /* number of its stack, 0: none was taken */
   __u32 count;
-  __s32 call; /* number of the system call it waits in, -1: none */
+  __s32 call; /* number of the system call it waits in, -1: none, DP_CALL_UNKNOWN */
   __u16 mode; /* st_mode of the file that the call's first argument names, 0: not known */
   __u8 flags; /* DP_WAIT_* */
   __u8 state; /* the task's state, low byte: 1 interruptible, 2 not */
@@ -335,7 +337,7 @@ struct dp_thread_time {
   __u64 wake_ns;  /* woken up since, 0: not yet, or not traced */
   __u64 delay_ns; /* sched_info.run_delay as it left the CPU */
   __u64 cpu_ns;
-  __u64 exec_ns; /* its CPU time as the scheduler has it, at out_ns; 0: not known */
+  __u64 exec_ns; /* its CPU time as the scheduler has it, when it last left the CPU; 0: not known */
   __u64 stack;
   __s32 call;
   __u16 mode;

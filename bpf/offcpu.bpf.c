@@ -109,29 +109,6 @@ static __always_inline bool note_wait(struct dp_thread_time* place, struct task_
   return true;
 }
 
-/* The thread leaves the CPU. True: the stack it waits with is to be walked. */
-static __always_inline bool switch_out(struct dp_thread_time* place, struct task_struct* task,
-                                       bool preempted, __u32 state, __u64 now) {
-  __u64 exec_ns = task->se.sum_exec_runtime;
-  /* It was running when the recording began, or nothing tells that it was not. */
-  if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH) &&
-      ((place->flags & DP_WAIT_PREEMPTED) || !place->exec_ns))
-    place->in_ns = place->out_ns;
-  else if (place->out_ns)
-    end_untold_wait(place, exec_ns, now);
-  if (place->in_ns) place->cpu_ns += now - place->in_ns;
-  place->wake_ns = 0;
-  place->stack = 0;
-  place->mode = 0;
-  place->call = -1;
-  place->state = (__u8)state;
-  place->flags = preempted || !state ? DP_WAIT_PREEMPTED : 0;
-  place->out_ns = now;
-  place->exec_ns = exec_ns;
-  if (delays_are_known()) place->delay_ns = task->sched_info.run_delay;
-  return !place->flags && note_wait(place, task, now);
-}
-
 SEC("raw_tp/sched_switch")
 int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
   bool preempted = ctx->args[0] & 1;
@@ -140,7 +117,7 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
   __u64 now = 0;
   const struct task_struct* next = next_task(ctx);
   struct dp_thread_time* place = followed_place(next_ids(ctx, next), next, &now);
-  if (place) switch_in(place, next, now);
+  if (place) switch_in(place, next, (struct task_struct*)ctx->args[2], now);
 
   place = followed_place(pid_level ? current_ids() : ids_of(task), task, &now);
   if (!place) return 0;
@@ -149,7 +126,8 @@ int thread_switched(struct bpf_raw_tracepoint_args* ctx) {
     place->tid = 0;
     return 0;
   }
-  if (!switch_out(place, task, preempted, state, now)) return 0;
+  switch_out(place, task, preempted, state, now);
+  if (place->flags || !note_wait(place, task, now)) return 0;
   struct walk* walk = current_walk();
   if (!walk) return 0;
   if (walk->sample.reason == DP_COUNT_SAMPLES)

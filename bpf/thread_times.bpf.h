@@ -204,21 +204,64 @@ static __always_inline void end_wait(struct dp_thread_time* place, const struct 
   place->flags = 0;
 }
 
-static __always_inline void switch_in(struct dp_thread_time* place, const struct task_struct* task,
-                                      __u64 now) {
-  /* Where it went to sleep is not known: the time since counts for nothing. */
-  if (!place->out_ns && place->in_ns) count(DP_COUNT_SWITCH_UNTOLD);
-  end_wait(place, task, now);
+/* Linux 6.18 in a virtual machine leaves out some switches from the idle thread and from a few others
+ * (perf does not see them either). What the thread ran meanwhile is what the scheduler counted. */
+
+/* A thread is about to run that was never seen to leave the CPU. What it waited for, and whether it did,
+ * is not known. */
+static __noinline void end_unseen_wait(struct dp_thread_time* place, __u64 exec_ns, __u64 now) {
+  __u64 ran = exec_ns - place->exec_ns;
+  __u64 since = now - place->in_ns;
+  count(DP_COUNT_SWITCH_UNTOLD);
+  if (ran >= since) return; /* it ran all the time */
+  place->cpu_ns += ran;
+  place->exec_ns = exec_ns;
+  place->out_ns = place->in_ns + ran;
+  place->stack = 0;
+  place->call = DP_CALL_UNKNOWN;
+  place->mode = 0;
+  place->state = 0;
+  end_wait(place, 0, now);
 }
 
-/* Linux 6.18 in a virtual machine leaves out some switches from the idle thread and from a few others
- * (perf does not see them either): a thread leaves the CPU that was never seen to come back. What it
- * ran since it left is what the scheduler counted. */
+/* The thread gets the CPU. `task`: 0 where it may not be read without a helper. */
+static __always_inline void switch_in(struct dp_thread_time* place, const struct task_struct* task,
+                                      struct task_struct* next, __u64 now) {
+  if (!place->out_ns && place->in_ns)
+    end_unseen_wait(place, BPF_CORE_READ(next, se.sum_exec_runtime), now);
+  else
+    end_wait(place, task, now);
+  if (!place->exec_ns) place->exec_ns = BPF_CORE_READ(next, se.sum_exec_runtime);
+}
+
+/* A thread leaves the CPU that was never seen to come back. */
 static __noinline void end_untold_wait(struct dp_thread_time* place, __u64 exec_ns, __u64 now) {
   __u64 ran = exec_ns - place->exec_ns;
   __u64 since = now - place->out_ns;
   count(DP_COUNT_SWITCH_UNTOLD);
   end_wait(place, bpf_get_current_task_btf(), ran < since ? now - ran : place->out_ns);
+}
+
+/* The thread leaves the CPU. */
+static __always_inline void switch_out(struct dp_thread_time* place, const struct task_struct* task,
+                                       bool preempted, __u32 state, __u64 now) {
+  __u64 exec_ns = task->se.sum_exec_runtime;
+  /* It was running when the recording began, or nothing tells that it was not. */
+  if (place->out_ns && (place->flags & DP_WAIT_AT_ATTACH) &&
+      ((place->flags & DP_WAIT_PREEMPTED) || !place->exec_ns))
+    place->in_ns = place->out_ns;
+  else if (place->out_ns)
+    end_untold_wait(place, exec_ns, now);
+  if (place->in_ns) place->cpu_ns += now - place->in_ns;
+  place->wake_ns = 0;
+  place->stack = 0;
+  place->mode = 0;
+  place->call = -1;
+  place->state = (__u8)state;
+  place->flags = preempted || !state ? DP_WAIT_PREEMPTED : 0;
+  place->out_ns = now;
+  place->exec_ns = exec_ns;
+  if (delays_are_known()) place->delay_ns = task->sched_info.run_delay;
 }
 
 #endif

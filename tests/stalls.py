@@ -2,7 +2,7 @@
 
 No sample is taken then, and what was sampled before is read late, when short-lived code objects are gone: what a test
 says of every sample cannot be said of these. A thread on each CPU, at real-time priority, sleeps for 10 ms at a time;
-if that takes more than 50 ms nothing else ran there either.
+if that takes more than 20 ms nothing else ran there either.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import threading
 import time
 
 SLEEP_S = 0.01
-LATE_NS = 50_000_000
+LATE_NS = 20_000_000
 AFTER_NS = 50_000_000  # until what has waited meanwhile is done
 
 

@@ -115,6 +115,9 @@ int fake_cuda_set_tools(
 void fake_cuda_log(int on);
 int fake_cuda_write_log(const char* path);
 
+/* Waits until the work that there is so far has ended, without a call that tools see. */
+void fake_cuda_finish(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -22,6 +22,7 @@ static struct fake_stream default_stream = {7, 0};
 static _Atomic(const struct fake_tools*) tools;
 static __thread uint32_t current; /* the correlation id of the outermost call, 0: not in one */
 static uint64_t fixed_duration;   /* FAKE_GPU_KERNEL_NS */
+static uint64_t all_end_ns; /* when all work there is so far has ended; by __atomic builtins */
 
 static uint64_t now_ns(void) {
   struct timespec now;
@@ -125,6 +126,10 @@ static void run(CUstream stream, struct fake_work* work, uint64_t duration) {
     work->end = work->start + duration;
   } while (!__atomic_compare_exchange_n(&stream->busy_until, &busy, work->end, 0, __ATOMIC_ACQ_REL,
                                         __ATOMIC_ACQUIRE));
+  uint64_t last = __atomic_load_n(&all_end_ns, __ATOMIC_RELAXED);
+  while (last < work->end && !__atomic_compare_exchange_n(&all_end_ns, &last, work->end, 0,
+                                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
   work->stream = stream->id;
   work->correlation = current;
   const struct fake_tools* told = tools;
@@ -147,14 +152,19 @@ static void run_kernel(CUstream stream, CUfunction f, const unsigned grid[3],
   run(stream, &work, fixed_duration ? fixed_duration : f->duration_ns);
 }
 
+static void sleep_until(uint64_t time_ns) {
+  for (uint64_t now; (now = now_ns()) < time_ns;) {
+    struct timespec pause = {0, (long)(time_ns - now > 1000000 ? 1000000 : time_ns - now)};
+    nanosleep(&pause, NULL);
+  }
+}
+
+EXPORT void fake_cuda_finish(void) { sleep_until(__atomic_load_n(&all_end_ns, __ATOMIC_RELAXED)); }
+
 static void wait_for(CUstream stream, uint32_t sync_type) {
   if (!stream) stream = &default_stream;
   const uint64_t began = now_ns();
-  for (uint64_t until = __atomic_load_n(&stream->busy_until, __ATOMIC_ACQUIRE), now;
-       (now = now_ns()) < until;) {
-    struct timespec pause = {0, (long)(until - now > 1000000 ? 1000000 : until - now)};
-    nanosleep(&pause, NULL);
-  }
+  sleep_until(__atomic_load_n(&stream->busy_until, __ATOMIC_ACQUIRE));
   const struct fake_tools* told = tools;
   struct fake_work work = {.kind = kCuptiKindSynchronization, .correlation = current};
   work.start = began;

@@ -5,7 +5,7 @@
 FAKES is the folder of the fake libraries. --torch: imports torch, and defines custom ops that launch
 (`train`). --late: CUDA is not initialised before `init`. --no-cupti: maps no libcupti. --polls: the
 main thread runs Python code a hundred times a second while it waits for a line. Prints `ready <pid>`; the n-th
-line is answered by `did n VERB`:
+line is answered by `did n VERB`, when its work on the GPU has ended:
 
     init | launch N | lines N | made N | deep FRAMES N | graph N KERNELS | copy N | sync | threads COUNT N
     made N               3 N launches of each of two kernels, by functions made in the memory of the ones before
@@ -347,6 +347,8 @@ def main():
             make_use_of_streams(cuda)(int(words[0]))
         elif verb == "log":
             cuda.driver.fake_cuda_write_log(words[0].encode())
+        if cuda:
+            cuda.driver.fake_cuda_finish()  # what still runs when a recording ends is not in it
         print(f"did {number} {verb}", flush=True)
 
 

@@ -56,7 +56,7 @@ TEST(WaitKinds, OfACall) {
       {WaitKind::kDevice, {SYS_ioctl}},
       {WaitKind::kMemory, {SYS_mmap, SYS_munmap, SYS_mprotect, SYS_madvise, SYS_mremap, SYS_brk}},
       {WaitKind::kProcess, {SYS_clone, 435, SYS_fork, SYS_vfork, SYS_execve, SYS_exit_group}},
-      {WaitKind::kOther, {SYS_getpid, SYS_sched_yield, 9999}},
+      {WaitKind::kOther, {SYS_getpid, SYS_sched_yield, 9999, DP_CALL_UNKNOWN}},
   };
   for (const Row& row : rows) {
     for (int call : row.calls) {
