@@ -44,7 +44,7 @@
 #define DP_RUN_HITS_PER_SECOND 1000
 #define DP_RUN_HITS_SECONDS 10
 #define DP_RUN_HITS_AT_ONCE 1500
-/* All of these times this, where runs say which compile the work on a GPU is of. */
+/* All of these times this, of a process with DP_PROCESS_GPU_WORK. */
 #define DP_RUN_LIMITS_FOR_GPU 5
 /* Bytes of an annotation's name; record_functions that one thread may have open at once; and how many begins and ends
  * of annotations in a second are too many. A record_function counts as four, another range as two. */

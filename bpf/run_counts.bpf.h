@@ -17,8 +17,6 @@ struct {
 } region_indices SEC(".maps");
 
 const volatile bool count_all_runs; /* at any rate */
-/* Of the limits: 1 or DP_RUN_LIMITS_FOR_GPU. */
-const volatile __u32 run_limits_times = 1;
 
 __u32 region_total; /* may exceed DP_MAX_REGIONS */
 struct dp_region_count region_counts[DP_MAX_REGIONS];
@@ -63,10 +61,15 @@ struct run_probe {
   __u32 slot;
 };
 
+static __always_inline __u32 limits_times(const struct run_probe* probe) {
+  return probe->process->flags & DP_PROCESS_GPU_WORK ? DP_RUN_LIMITS_FOR_GPU : 1;
+}
+
 /* True: this hit is above the limit. Each stage has a count of its own: one that began anew could be overwritten by a
  * hit on another CPU. */
-static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns, bool timed) {
-  __u64 second = now_ns / 1000000000;
+static __always_inline bool above_limit(const struct run_probe* probe, bool timed) {
+  struct dp_run_rate* rate = probe->rate;
+  __u64 second = probe->now_ns / 1000000000;
   if (rate->second != second) {
     rate->second = second;
     rate->runs = rate->hits_now = rate->begins_now = 0;
@@ -77,19 +80,21 @@ static __always_inline bool above_limit(struct dp_run_rate* rate, __u64 now_ns, 
   }
   __u32 hits = timed ? ++rate->hits : ++rate->begins;
   __u32 now = timed ? ++rate->hits_now : ++rate->begins_now;
-  return (hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS * run_limits_times ||
-          now > DP_RUN_HITS_AT_ONCE * run_limits_times) &&
+  __u32 times = limits_times(probe);
+  return (hits > DP_RUN_HITS_PER_SECOND * DP_RUN_HITS_SECONDS * times ||
+          now > DP_RUN_HITS_AT_ONCE * times) &&
          !count_all_runs;
 }
 
-static __always_inline __u32 events_limit(void) {
-  return DP_RUN_EVENTS_PER_SECOND * run_limits_times;
+static __always_inline __u32 events_limit(const struct run_probe* probe) {
+  return DP_RUN_EVENTS_PER_SECOND * limits_times(probe);
 }
 
 /* True: too many to send each. */
-static __always_inline bool too_many_to_send(__u32 runs_of_a_second) {
-  bool all = count_all_runs && run_limits_times > 1;
-  return runs_of_a_second > events_limit() && !all;
+static __always_inline bool too_many_to_send(const struct run_probe* probe,
+                                             __u32 runs_of_a_second) {
+  bool all = count_all_runs && probe->process->flags & DP_PROCESS_GPU_WORK;
+  return runs_of_a_second > events_limit(probe) && !all;
 }
 
 /* True: only this call has set it. */

@@ -145,6 +145,7 @@ DP_ASSERT_SIZE(dp_torch_thread, 80);
 #define DP_PROCESS_PYTHON 1u       /* layout and tstate_offset are valid */
 #define DP_PROCESS_TORCH 2u        /* torch is valid */
 #define DP_PROCESS_FOLLOW_FORKS 4u /* children are added at fork */
+#define DP_PROCESS_GPU_WORK 8u     /* its runs say which compile the work on a GPU is of */
 
 /* Map `processes`: tgid, in user space's pid namespace (bpf/pids.bpf.h) -> this. */
 struct dp_process {

@@ -187,7 +187,7 @@ static __always_inline void count_less(const struct run_probe* probe, struct dp_
   if (!set_first(probe->rate, flag)) return;
   if (timed) __sync_fetch_and_or(&probe->rate->flags, DP_RUNS_NOT_SENT);
   fill_event(event, probe, timed ? DP_PROBE_NOT_TIMED : DP_PROBE_NOT_COUNTED);
-  event->object = events_limit();
+  event->object = events_limit(probe);
   send_run(event, BPF_RB_FORCE_WAKEUP);
 }
 
@@ -209,7 +209,7 @@ static __always_inline bool hit(struct run_probe* probe, struct dp_probe_event* 
   probe->sp = PT_REGS_SP(ctx);
   if (!probe->process) return false;
   bool timed = !(off & DP_RUNS_NOT_TIMED);
-  if (!above_limit(probe->rate, probe->now_ns, timed)) return true;
+  if (!above_limit(probe, timed)) return true;
   count_less(probe, event, timed);
   /* A run that begins is still counted when lengths are given up. */
   return use == RUN_BEGINS && timed;
@@ -221,10 +221,10 @@ static __always_inline int run_begins(const struct run_probe* probe, struct dp_p
                                       const struct dp_region_key* key) {
   struct dp_run_rate* rate = probe->rate;
   if (key->code) count_run(probe, key, event->node);
-  bool often = too_many_to_send(++rate->runs);
+  bool often = too_many_to_send(probe, ++rate->runs);
   if (often && set_first(rate, DP_RUNS_NOT_SENT)) {
     event->probe = DP_PROBE_NOT_SENT;
-    event->object = events_limit();
+    event->object = events_limit(probe);
     send_run(event, BPF_RB_FORCE_WAKEUP);
   } else if (!(rate->flags & DP_RUNS_NOT_SENT) || (!key->code && !often)) {
     send_run(event, BPF_RB_NO_WAKEUP);

@@ -131,6 +131,11 @@ bool GpuCollector::traces(pid_t pid) const {
   return at != processes_.end() && at->second.gpu.tier() != GpuTier::kNone;
 }
 
+bool GpuCollector::has_library(pid_t pid) const {
+  const auto at = processes_.find(pid);
+  return at != processes_.end() && at->second.gpu.tier() == GpuTier::kLibrary;
+}
+
 void GpuCollector::attach(pid_t pid, Followed& followed, const CudaMappings& cuda) {
   const GpuTier tier = cuda.best();
   auto failed = [&](const Error& failure) {

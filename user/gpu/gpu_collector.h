@@ -46,6 +46,7 @@ class GpuCollector {
   void forked(pid_t pid) { followed(pid).left_out = true; }
   // Events of it may still come, though it has ended.
   bool traces(pid_t pid) const;
+  bool has_library(pid_t pid) const;
   // Nothing will be probed any more that is not already.
   bool probes_settled(pid_t pid);
 

@@ -261,10 +261,8 @@ Result<Skeleton<S>> load_torch_programs(const char* programs, const KernelSideOp
                   maps.known_codes, maps.phase_edges},
                  maps_of(sampler)));
   set_pid_namespace(skeleton->rodata, ours);
-  if constexpr (std::is_same_v<S, uprobes_bpf>) {
+  if constexpr (std::is_same_v<S, uprobes_bpf>)
     skeleton->rodata->count_all_runs = options.count_all_runs;
-    if (options.runs_for_gpu) skeleton->rodata->run_limits_times = DP_RUN_LIMITS_FOR_GPU;
-  }
   TRY(load_object(programs, *skeleton));
   return skeleton;
 }

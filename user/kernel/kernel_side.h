@@ -34,7 +34,6 @@ struct KernelSideOptions {
   bool command_lines = true;    // of the programs that followed processes start
   bool direct_map = true;       // read the target's memory there, where that can be done
   bool count_all_runs = false;  // of compiled regions, at any rate
-  bool runs_for_gpu = false;    // DP_RUN_LIMITS_FOR_GPU times the limits
 };
 
 // Sums over CPUs, indexed by enum dp_counter.

@@ -28,7 +28,10 @@ FollowedProcess::FollowedProcess(pid_t pid, pid_t parent, const FollowOptions& o
       python_(pid, kernel, schedule_, images),
       native_(pid, python_),
       torch_(identity_, python_, schedule_, kernel.may_probe()),
-      entry_(pid, options.children, kernel, python_, native_, torch_),
+      entry_(pid,
+             (options.children ? DP_PROCESS_FOLLOW_FORKS : 0) |
+                 (options.gpu_work ? DP_PROCESS_GPU_WORK : 0),
+             kernel, python_, native_, torch_),
       tracer_({identity_, python_, torch_, entry_, kernel, options.user_packages,
                options.record_functions, options.all_user_lines}) {
   // Most children exec, or end, before a look is worth its time.

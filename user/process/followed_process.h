@@ -24,6 +24,7 @@ namespace dynprof {
 struct FollowOptions {
   bool children = true;                      // forks are followed
   bool command_lines = true;                 // kept in the recording
+  bool gpu_work = false;                     // see KernelEntry::expect_gpu_work()
   std::vector<std::string> user_packages{};  // installed packages that are the user's own code
   bool record_functions = false;             // see AnnotationProbes
   bool all_user_lines = false;               // see LineWatch
@@ -64,7 +65,7 @@ class FollowedProcess {
   NativeAddresses& native() { return native_; }
   TorchTracer& tracer() { return tracer_; }
   const TorchTracer& tracer() const { return tracer_; }
-  const KernelEntry& entry() const { return entry_; }
+  KernelEntry& entry() { return entry_; }
 
  private:
   // Each uses those before it.

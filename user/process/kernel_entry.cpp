@@ -4,16 +4,15 @@ namespace dynprof {
 
 dp_process KernelEntry::process() const {
   dp_process process = {};
-  std::uint32_t flags = follow_forks_ ? DP_PROCESS_FOLLOW_FORKS : 0;
   if (python_) {
-    process = python_.runtime().fill_bpf(flags | DP_PROCESS_PYTHON);
+    process = python_.runtime().fill_bpf(flags_ | DP_PROCESS_PYTHON);
     const dp_torch_layout& layout = torch_.torch().layout;
     if (layout.compile_id_type) {
       process.torch = layout;
       process.flags |= DP_PROCESS_TORCH;
     }
   } else {
-    process.flags = flags;
+    process.flags = flags_;
   }
   if (const NativeSpaceRef& space = native_.space()) {
     process.native_space = space->slot;
@@ -28,6 +27,12 @@ Result<void> KernelEntry::introduce() const {
 
 Result<void> KernelEntry::update() const {
   return kernel_.update_process(static_cast<std::uint32_t>(pid_), process());
+}
+
+void KernelEntry::expect_gpu_work() {
+  if (flags_ & DP_PROCESS_GPU_WORK) return;
+  flags_ |= DP_PROCESS_GPU_WORK;
+  (void)update();  // without it the usual limits hold, and a note says what they leave out
 }
 
 }  // namespace dynprof

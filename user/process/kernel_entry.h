@@ -1,6 +1,10 @@
 // A followed process as the kernel side knows it (dp_process), made from what is known of it here.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+
 #include "bpf/targets.h"
 #include "symbolizer/base/result.h"
 #include "user/kernel/kernel_side.h"
@@ -12,10 +16,11 @@ namespace dynprof {
 
 class KernelEntry {
  public:
-  KernelEntry(pid_t pid, bool follow_forks, KernelSide& kernel, const ProcessPython& python,
+  // `flags`: DP_PROCESS_FOLLOW_FORKS and DP_PROCESS_GPU_WORK, or not.
+  KernelEntry(pid_t pid, std::uint32_t flags, KernelSide& kernel, const ProcessPython& python,
               const NativeAddresses& native, const TorchFinder& torch)
       : pid_(pid),
-        follow_forks_(follow_forks),
+        flags_(flags),
         kernel_(kernel),
         python_(python),
         native_(native),
@@ -25,12 +30,15 @@ class KernelEntry {
   Result<void> introduce() const;
   // After a change of what it is made from.
   Result<void> update() const;
+  // Most work on a GPU is known to be of a compile by the run that launched it: from now on more runs of compiled
+  // regions are recorded (DP_PROCESS_GPU_WORK).
+  void expect_gpu_work();
 
  private:
   dp_process process() const;
 
   pid_t pid_;
-  bool follow_forks_;
+  std::uint32_t flags_;
   KernelSide& kernel_;
   const ProcessPython& python_;
   const NativeAddresses& native_;

@@ -42,6 +42,7 @@ ProcessFollower::ProcessFollower(const SessionOptions& options, Sources& sources
       stop_requested_(std::move(stop_requested)),
       processes_({.children = options.children || options.all,
                   .command_lines = options.command_lines,
+                  .gpu_work = options.gpu.mode == GpuMode::kOn && !options.passive,
                   .user_packages = options.user_packages,
                   .record_functions = options.record_functions,
                   .all_user_lines = options.all_user_lines},
@@ -130,8 +131,9 @@ bool ProcessFollower::may_look_more() const {
 
 void ProcessFollower::look_for_gpus(std::uint64_t now_ns, std::uint64_t until_ns) {
   if (now_ns < next_gpu_looks_ns_) return;
-  const bool all = gpu_turns_.round(processes_.all(), [&](pid_t pid, FollowedProcess&) {
+  const bool all = gpu_turns_.round(processes_.all(), [&](pid_t pid, FollowedProcess& process) {
     sources_.gpu->look(pid, now_ns);
+    if (sources_.gpu->has_library(pid)) process.entry().expect_gpu_work();
     return monotonic_ns() < until_ns;
   });
   if (all) next_gpu_looks_ns_ = now_ns + kBetweenGpuLooksNs;

@@ -18,18 +18,12 @@ constexpr std::chrono::milliseconds kTablesWait{1500};
 
 Result<Sources> Sources::load(const SessionOptions& options, Notes& notes) {
   Sources sources;
-  // Most work on a GPU is known to be of a compile by the run that launched it.
-  const GpuOptions& wanted = options.gpu;
-  const bool runs_for_gpu =
-      wanted.mode == GpuMode::kOn ||
-      (wanted.mode == GpuMode::kAuto && wanted.launch_stacks == LaunchStackMode::kSampled);
   const KernelSideOptions kernel_options = {.ring_bytes = ring_bytes(options.frequency_hz),
                                             .watchpoints = options.watchpoints && !options.passive,
                                             .probes = !options.passive,
                                             .command_lines = options.command_lines,
                                             .direct_map = options.direct_map,
-                                            .count_all_runs = options.count_all_runs,
-                                            .runs_for_gpu = runs_for_gpu};
+                                            .count_all_runs = options.count_all_runs};
   ASSIGN_OR_RETURN(sources.kernel, KernelSide::load(kernel_options));
   GpuOptions gpu = options.gpu;
   if (options.passive) gpu.mode = GpuMode::kOff;
