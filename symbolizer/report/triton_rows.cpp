@@ -99,10 +99,12 @@ std::vector<Work> work_by_stack(const Tables& tables, const ResolvedFrames& fram
   return works;
 }
 
-// A part of a thread's time in which Triton worked for it.
+// A part of the time of a thread that Triton works for.
 struct Piece {
   std::uint64_t begin_ns = 0, end_ns = 0;
-  Work work;
+  Work work;  // stage kNone: something else
+  bool no_stack =
+      false;  // off the CPU; preempted, mostly. What it was in, the pieces around it say
 };
 
 class Fold {
@@ -113,10 +115,12 @@ class Fold {
       samples_[sample.thread].push_back(&sample);
   }
 
-  // Pieces by begin.
   void add(ThreadId thread, std::vector<Piece>& pieces) {
     std::stable_sort(pieces.begin(), pieces.end(),
                      [](const Piece& a, const Piece& b) { return a.begin_ns < b.begin_ns; });
+    place(pieces);
+    std::erase_if(pieces,
+                  [](const Piece& piece) { return piece.work.stage == TritonStage::kNone; });
     std::vector<std::span<const Piece>> runs;
     for (std::size_t begin = 0; begin < pieces.size();) {
       std::size_t end = begin + 1;
@@ -162,6 +166,25 @@ class Fold {
 
   bool same_line(FrameId a, FrameId b) const {
     return a == b || (frames_[a].file == frames_[b].file && frames_[a].line == frames_[b].line);
+  }
+
+  // Pieces without a stack are of the work around them, where that is called by the same line before and after.
+  void place(std::vector<Piece>& pieces) const {
+    std::size_t before = 0;  // the last one with a stack
+    for (std::size_t after = 1; after < pieces.size(); ++after) {
+      if (pieces[after].no_stack) continue;
+      const std::span<Piece> parts(&pieces[before], after - before + 1);
+      before = after;
+      const auto apart = [this](const Piece& one, const Piece& next) {
+        return next.begin_ns > one.end_ns + gap_ns_;
+      };
+      const Work work = parts.front().work;
+      if (work.stage == TritonStage::kNone || parts.back().work.stage == TritonStage::kNone ||
+          !same_line(work.caller, parts.back().work.caller) ||
+          std::adjacent_find(parts.begin(), parts.end(), apart) != parts.end())
+        continue;
+      for (Piece& piece : parts.subspan(1, parts.size() - 2)) piece.work = work;
+    }
   }
 
   // Time that follows on each other: a reading holds until the next one, the first one from the begin on. `next` is taken
@@ -230,22 +253,37 @@ std::vector<TritonRow> triton_rows(const Analysis& analysis) {
   for (const ProcessLife& life : tables.lives)
     if (life.kind == LifeKind::kExec) exec_ns[life.pid] = std::max(exec_ns[life.pid], life.time_ns);
   std::unordered_map<ThreadId, std::vector<Piece>> pieces;
-  const auto add = [&](ThreadId thread, StackId stack, std::uint64_t begin_ns, std::uint64_t ns) {
-    if (works[stack].stage == TritonStage::kNone || helpers[thread]) return;
+  const auto of_interest = [&](ThreadId thread, std::uint64_t begin_ns) {
     const auto exec = exec_ns.find(tables.threads[thread].pid);
-    if (exec == exec_ns.end() || begin_ns >= exec->second)
-      pieces[thread].push_back({begin_ns, begin_ns + ns, works[stack]});
+    return !helpers[thread] && (exec == exec_ns.end() || begin_ns >= exec->second);
   };
+  // A thread's pieces begin with the first sample in Triton. Of samples elsewhere that follow on each other one piece is
+  // enough.
   attribution.for_each([&](const AttributedSample& at) {
-    if (at.compile == kNoCompile)
-      add(at.sample.thread, at.sample.stack,
-          at.sample.time_ns - std::min(at.sample.time_ns, at.cpu_ns), at.cpu_ns);
+    const ThreadId thread = at.sample.thread;
+    const Work work = at.compile == kNoCompile ? works[at.sample.stack] : Work();
+    const std::uint64_t begin_ns = at.sample.time_ns - std::min(at.sample.time_ns, at.cpu_ns);
+    const bool elsewhere = work.stage == TritonStage::kNone;
+    const auto parts = pieces.find(thread);
+    if (elsewhere) {
+      if (parts == pieces.end()) return;
+      Piece& last = parts->second.back();
+      if (last.work.stage == TritonStage::kNone) {
+        last.end_ns = at.sample.time_ns;
+        return;
+      }
+    }
+    if (of_interest(thread, begin_ns))
+      pieces[thread].push_back({begin_ns, begin_ns + at.cpu_ns, work});
   });
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
-    if (wait.stack != 0 && wait.kind != WaitKind::kNone &&
-        analysis.waits().owner(i).compile == kNoCompile)
-      add(wait.thread, wait.stack, wait.begin_ns, wait.length_ns);
+    if (wait.kind == WaitKind::kNone || !of_interest(wait.thread, wait.begin_ns)) continue;
+    const bool outside = analysis.waits().owner(i).compile == kNoCompile;
+    const Work work = outside ? works[wait.stack] : Work();
+    if (work.stage == TritonStage::kNone && !pieces.contains(wait.thread)) continue;
+    pieces[wait.thread].push_back(
+        {wait.begin_ns, wait.begin_ns + wait.length_ns, work, outside && wait.stack == 0});
   }
   Fold fold(tables, attribution.frames(), attribution.recording().meta().period_ns);
   for (auto& [thread, parts] : pieces) fold.add(thread, parts);

@@ -31,7 +31,7 @@ struct TritonRow {
   // The innermost frame that called it and is neither Triton's nor torch's; 0: there is none.
   FrameId caller = 0;
   std::uint64_t compilations = 0;  // seen, at least
-  std::uint64_t stall_ns = 0;      // of the calling threads, on a CPU and waiting
+  std::uint64_t stall_ns = 0;      // of the calling threads, on a CPU, waiting and preempted
   std::uint64_t longest_ns = 0;    // without a break
   std::array<std::uint64_t, kTritonStages> ns{};
   std::uint64_t of(TritonStage stage) const { return ns[static_cast<std::size_t>(stage)]; }

@@ -24,7 +24,8 @@ void append_triton(std::string& out, const Selection& selection) {
   append_comment(
       out,
       "Triton kernels that were compiled or tuned outside of torch.compile, while their callers "
-      "waited. Stall: of the calling threads, on a CPU and waiting; the longest without a break. "
+      "waited. Stall: of the calling threads, on a CPU, waiting and preempted; the longest without "
+      "a break. "
       "Compiled: compilations seen, at least. Passes: parsing, Triton's passes and its cache.");
   out += "#\n";
   out +=

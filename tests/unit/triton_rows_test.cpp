@@ -48,10 +48,12 @@ class TritonRowsTest : public ::testing::Test {
   }
   // Off the CPU for so long, from the last sample on.
   void wait(StackId stack, std::uint64_t ms) {
-    Wait wait{.begin_ns = fake.now(), .length_ns = ms * kMs};
+    Wait wait{.begin_ns = fake.now(), .span_ns = ms * kMs, .length_ns = ms * kMs};
+    wait.cpu_ns = fake.now() - off_ns;
+    off_ns += ms * kMs;
     wait.thread = thread;
     wait.stack = stack;
-    wait.kind = WaitKind::kChild;
+    wait.kind = stack == 0 ? WaitKind::kPreempted : WaitKind::kChild;
     fake.edit_tables().waits.push_back(wait);
     fake.pass_ms(ms);
   }
@@ -63,6 +65,7 @@ class TritonRowsTest : public ::testing::Test {
 
   FakeRecording fake;
   ThreadId thread = fake.thread(100, 100);
+  std::uint64_t off_ns = 0;
   std::optional<Attribution> attribution;
   std::optional<Analysis> analysis;
 };
@@ -92,6 +95,41 @@ TEST_F(TritonRowsTest, StagesOfACompilation) {
   EXPECT_EQ(found[0].of(TritonStage::kAssembler), 150 * kMs);
   EXPECT_EQ(found[0].stall_ns, 7 * kPeriod + 150 * kMs);
   EXPECT_EQ(found[0].longest_ns, found[0].stall_ns);
+}
+
+TEST_F(TritonRowsTest, TimePreemptedInsideACompilationIsPartOfTheStall) {
+  reading("add_kernel", 1);
+  fake.sample(thread, work(25), 0, 0, 3);
+  wait(0, 80);
+  wait(0, 20);
+  fake.sample(thread, work(25, {backend("CUDABackend.make_llir")}), 0, 0, 2);
+  const std::vector<TritonRow> found = rows();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].of(TritonStage::kPasses), 3 * kPeriod + 100 * kMs);
+  EXPECT_EQ(found[0].stall_ns, 5 * kPeriod + 100 * kMs);
+  EXPECT_EQ(found[0].longest_ns, found[0].stall_ns);
+}
+
+// Before it, behind it, where something else runs on either side, between two lines, and where time is missing.
+TEST_F(TritonRowsTest, TimePreemptedElsewhereIsNot) {
+  wait(0, 20);
+  fake.sample(thread, work(25), 0, 0, 1);
+  wait(0, 20);
+  fake.sample(thread, launch(), 0, 0, 1);
+  wait(0, 20);
+  fake.sample(thread, launch(), 0, 0, 1);
+  wait(0, 20);
+  fake.sample(thread, work(25), 0, 0, 1);
+  wait(0, 20);
+  fake.sample(thread, work(26), 0, 0, 1);
+  wait(0, 20);
+  fake.pass_ms(300);
+  fake.sample(thread, work(26), 0, 0, 1);
+  wait(0, 20);
+  const std::vector<TritonRow> found = rows();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].stall_ns, 2 * kPeriod);
+  EXPECT_EQ(found[1].stall_ns, 2 * kPeriod);
 }
 
 TEST_F(TritonRowsTest, CompilationsApartAreCountedAndTheLongestIsKept) {

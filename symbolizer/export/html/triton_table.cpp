@@ -16,18 +16,18 @@ PageTable triton_table(const Selection& selection) {
   if (rows.empty()) return table;
   table.note =
       "Kernels that Triton compiled or tuned outside of torch.compile, from samples and waits of "
-      "the "
-      "calling threads.";
-  table.columns = {{"Kernel"},
-                   {"Called at"},
-                   {"Stall", ColumnType::kSeconds, "of the calling threads, on a CPU and waiting"},
-                   {"Longest", ColumnType::kSeconds, "without a break"},
-                   {"Compiled", ColumnType::kCount, "compilations seen, at least"},
-                   {"Passes", ColumnType::kSeconds, "parsing, Triton's passes and its cache"},
-                   {"LLVM", ColumnType::kSeconds},
-                   {"Assembler", ColumnType::kSeconds, "ptxas, lld"},
-                   {"Tuning", ColumnType::kSeconds, "runs of configurations"},
-                   {"Pid"}};
+      "the calling threads.";
+  table.columns = {
+      {"Kernel"},
+      {"Called at"},
+      {"Stall", ColumnType::kSeconds, "of the calling threads, on a CPU, waiting and preempted"},
+      {"Longest", ColumnType::kSeconds, "without a break"},
+      {"Compiled", ColumnType::kCount, "compilations seen, at least"},
+      {"Passes", ColumnType::kSeconds, "parsing, Triton's passes and its cache"},
+      {"LLVM", ColumnType::kSeconds},
+      {"Assembler", ColumnType::kSeconds, "ptxas, lld"},
+      {"Tuning", ColumnType::kSeconds, "runs of configurations"},
+      {"Pid"}};
   if (rows.size() > kMaxRows) {
     table.left_out = rows.size() - kMaxRows;
     rows.resize(kMaxRows);
