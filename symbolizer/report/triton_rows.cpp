@@ -103,8 +103,8 @@ std::vector<Work> work_by_stack(const Tables& tables, const ResolvedFrames& fram
 struct Piece {
   std::uint64_t begin_ns = 0, end_ns = 0;
   Work work;  // stage kNone: something else
-  bool no_stack =
-      false;  // off the CPU; preempted, mostly. What it was in, the pieces around it say
+  // Off the CPU, mostly preempted: the pieces around it say what the thread was in.
+  bool no_stack = false;
 };
 
 class Fold {
@@ -253,37 +253,30 @@ std::vector<TritonRow> triton_rows(const Analysis& analysis) {
   for (const ProcessLife& life : tables.lives)
     if (life.kind == LifeKind::kExec) exec_ns[life.pid] = std::max(exec_ns[life.pid], life.time_ns);
   std::unordered_map<ThreadId, std::vector<Piece>> pieces;
-  const auto of_interest = [&](ThreadId thread, std::uint64_t begin_ns) {
+  const auto add = [&](ThreadId thread, const Piece& piece) {
+    // A thread's pieces begin with the first one in Triton.
+    if (piece.work.stage == TritonStage::kNone && !pieces.contains(thread)) return;
     const auto exec = exec_ns.find(tables.threads[thread].pid);
-    return !helpers[thread] && (exec == exec_ns.end() || begin_ns >= exec->second);
+    if (!helpers[thread] && (exec == exec_ns.end() || piece.begin_ns >= exec->second))
+      pieces[thread].push_back(piece);
   };
-  // A thread's pieces begin with the first sample in Triton. Of samples elsewhere that follow on each other one piece is
-  // enough.
   attribution.for_each([&](const AttributedSample& at) {
-    const ThreadId thread = at.sample.thread;
     const Work work = at.compile == kNoCompile ? works[at.sample.stack] : Work();
-    const std::uint64_t begin_ns = at.sample.time_ns - std::min(at.sample.time_ns, at.cpu_ns);
-    const bool elsewhere = work.stage == TritonStage::kNone;
-    const auto parts = pieces.find(thread);
-    if (elsewhere) {
-      if (parts == pieces.end()) return;
-      Piece& last = parts->second.back();
-      if (last.work.stage == TritonStage::kNone) {
-        last.end_ns = at.sample.time_ns;
-        return;
-      }
+    const auto parts = pieces.find(at.sample.thread);
+    if (work.stage == TritonStage::kNone && parts != pieces.end() &&
+        parts->second.back().work.stage == TritonStage::kNone) {
+      parts->second.back().end_ns = at.sample.time_ns;  // one piece is enough
+      return;
     }
-    if (of_interest(thread, begin_ns))
-      pieces[thread].push_back({begin_ns, begin_ns + at.cpu_ns, work});
+    const std::uint64_t begin_ns = at.sample.time_ns - std::min(at.sample.time_ns, at.cpu_ns);
+    add(at.sample.thread, {begin_ns, begin_ns + at.cpu_ns, work});
   });
   for (std::size_t i = 0; i < tables.waits.size(); ++i) {
     const Wait& wait = tables.waits[i];
-    if (wait.kind == WaitKind::kNone || !of_interest(wait.thread, wait.begin_ns)) continue;
+    if (wait.kind == WaitKind::kNone) continue;
     const bool outside = analysis.waits().owner(i).compile == kNoCompile;
-    const Work work = outside ? works[wait.stack] : Work();
-    if (work.stage == TritonStage::kNone && !pieces.contains(wait.thread)) continue;
-    pieces[wait.thread].push_back(
-        {wait.begin_ns, wait.begin_ns + wait.length_ns, work, outside && wait.stack == 0});
+    add(wait.thread, {wait.begin_ns, wait.begin_ns + wait.length_ns,
+                      outside ? works[wait.stack] : Work(), outside && wait.stack == 0});
   }
   Fold fold(tables, attribution.frames(), attribution.recording().meta().period_ns);
   for (auto& [thread, parts] : pieces) fold.add(thread, parts);

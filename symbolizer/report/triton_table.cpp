@@ -25,8 +25,8 @@ void append_triton(std::string& out, const Selection& selection) {
       out,
       "Triton kernels that were compiled or tuned outside of torch.compile, while their callers "
       "waited. Stall: of the calling threads, on a CPU, waiting and preempted; the longest without "
-      "a break. "
-      "Compiled: compilations seen, at least. Passes: parsing, Triton's passes and its cache.");
+      "a break. Compiled: compilations seen, at least. Passes: parsing, Triton's passes and its "
+      "cache.");
   out += "#\n";
   out +=
       "# Stall s  Longest  Compiled  Passes    LLVM  Assembler  Tuning  Called at             "
